@@ -20,12 +20,16 @@ func TestDocsLengths(t *testing.T) {
 	}
 }
 
-// TestLineLengths checks that no line of a Go file has more than 140 characters. Directives and generated files may have more.
-func TestLineLengths(t *testing.T) {
-	err := walkGoFiles(func(file string) error {
+// TestSourceLengths checks that Go and C++ files have at most 400 lines, of at most 140 characters. Directives and generated files may
+// have more.
+func TestSourceLengths(t *testing.T) {
+	err := walkSources(func(file string) error {
 		text := readText(t, file)
 		if strings.HasPrefix(text, "// Code generated ") {
 			return nil
+		}
+		if n := strings.Count(text, "\n"); n > 400 {
+			t.Errorf("%s has %d lines, at most 400", file, n)
 		}
 		for i, line := range strings.Split(text, "\n") {
 			if n := utf8.RuneCountInString(line); n > 140 && !strings.HasPrefix(line, "//go:") {
@@ -33,7 +37,7 @@ func TestLineLengths(t *testing.T) {
 			}
 		}
 		return nil
-	})
+	}, ".go", ".h", ".hip", ".cu", ".cpp", ".cc", ".c")
 	if err != nil {
 		t.Error(err)
 	}

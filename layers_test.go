@@ -120,15 +120,15 @@ func checkImport(t *testing.T, file, pkg, imp string, allowed []string) {
 	}
 }
 
-// walkGoFiles calls visit with each Go file of the project.
-func walkGoFiles(visit func(file string) error) error {
+// walkSources calls visit with each file of the project that has one of the extensions, such as ".go".
+func walkSources(visit func(file string) error, extensions ...string) error {
 	return fs.WalkDir(os.DirFS("."), ".", func(file string, e fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
 		case e.IsDir() && (strings.HasPrefix(e.Name(), ".") && file != "." || e.Name() == "testdata"):
 			return fs.SkipDir
-		case filepath.Ext(file) != ".go":
+		case !slices.Contains(extensions, filepath.Ext(file)):
 			return nil
 		}
 		return visit(file)
@@ -139,7 +139,7 @@ func walkGoFiles(visit func(file string) error) error {
 func sourceImports(t *testing.T) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}
-	err := walkGoFiles(func(file string) error {
+	err := walkSources(func(file string) error {
 		if strings.HasSuffix(file, "_test.go") {
 			return nil
 		}
@@ -156,7 +156,7 @@ func sourceImports(t *testing.T) map[string][]string {
 			out[file] = append(out[file], p)
 		}
 		return nil
-	})
+	}, ".go")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -125,7 +125,10 @@ inline bool prepare(int64_t n) {
   for (;; n = halves(n) ? n / 2 : n / 4) {
     Complex *made = twiddles_of(n), *none = nullptr;
     if (!made && !(made = make_twiddles(n))) return false;
-    if (made != twiddles_of(n) && !__atomic_compare_exchange_n(&twiddles[logarithm(n)], &none, made, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) free(made);
+    if (made != twiddles_of(n) &&
+        !__atomic_compare_exchange_n(&twiddles[logarithm(n)], &none, made, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+      free(made);
+    }
     if (n == kLeaf) return true;
   }
 }

@@ -68,7 +68,8 @@ struct Work {
     }
     const float f = factor(sum);
     for (int64_t i = 0; i < p.dim; i++)
-      store(p.out, dtype, out + i * p.out_stride, load(p.x, dtype, x + i * p.x_stride) * f * load(p.weight, p.weight_dtype, i * p.weight_stride));
+      store(p.out, dtype, out + i * p.out_stride,
+          load(p.x, dtype, x + i * p.x_stride) * f * load(p.weight, p.weight_dtype, i * p.weight_stride));
   }
 };
 

@@ -33,7 +33,9 @@ template <class T, class W> void scale(const void* row, float factor, const void
   if (i < n) store_some(out + i, load_some(x + i, n - i) * factor * load_some(w + i, n - i), n - i);
 }
 
-template <class T> aiter::rms_norm::Kernels kernels_of(DType weight) { return {square_sum<T>, weight == kDType<T> ? scale<T, T> : scale<T, float>}; }
+template <class T> aiter::rms_norm::Kernels kernels_of(DType weight) {
+  return {square_sum<T>, weight == kDType<T> ? scale<T, T> : scale<T, float>};
+}
 
 inline aiter::rms_norm::Kernels kernels(DType dtype, DType weight) {
   return dtype == DType::F32 ? kernels_of<float>(weight) : dtype == DType::F16 ? kernels_of<half_t>(weight) : kernels_of<bf16_t>(weight);

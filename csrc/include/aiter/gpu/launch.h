@@ -14,9 +14,13 @@ inline gpu_error_t gpu_get_device(int* id) { return hipGetDevice(id); }
 inline gpu_error_t gpu_set_device(int id) { return hipSetDevice(id); }
 inline gpu_error_t gpu_last_error() { return hipGetLastError(); }
 inline const char* gpu_error_text(gpu_error_t e) { return hipGetErrorString(e); }
-inline gpu_error_t gpu_multiprocessors(int* n, int device) { return hipDeviceGetAttribute(n, hipDeviceAttributeMultiprocessorCount, device); }
+inline gpu_error_t gpu_multiprocessors(int* n, int device) {
+  return hipDeviceGetAttribute(n, hipDeviceAttributeMultiprocessorCount, device);
+}
 inline gpu_error_t gpu_warp_lanes(int* n, int device) { return hipDeviceGetAttribute(n, hipDeviceAttributeWarpSize, device); }
-inline gpu_error_t gpu_shared_bytes(int* n, int device) { return hipDeviceGetAttribute(n, hipDeviceAttributeMaxSharedMemoryPerBlock, device); }
+inline gpu_error_t gpu_shared_bytes(int* n, int device) {
+  return hipDeviceGetAttribute(n, hipDeviceAttributeMaxSharedMemoryPerBlock, device);
+}
 #else
 using gpu_stream_t = cudaStream_t;
 using gpu_error_t = cudaError_t;
@@ -27,7 +31,9 @@ inline gpu_error_t gpu_last_error() { return cudaGetLastError(); }
 inline const char* gpu_error_text(gpu_error_t e) { return cudaGetErrorString(e); }
 inline gpu_error_t gpu_multiprocessors(int* n, int device) { return cudaDeviceGetAttribute(n, cudaDevAttrMultiProcessorCount, device); }
 inline gpu_error_t gpu_warp_lanes(int* n, int device) { return cudaDeviceGetAttribute(n, cudaDevAttrWarpSize, device); }
-inline gpu_error_t gpu_shared_bytes(int* n, int device) { return cudaDeviceGetAttribute(n, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device); }
+inline gpu_error_t gpu_shared_bytes(int* n, int device) {
+  return cudaDeviceGetAttribute(n, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device);
+}
 #endif
 
 // DeviceGuard makes a device the thread's current one, and restores the previous one at the end of its scope.

@@ -26,7 +26,8 @@ namespace aiter {
 // AITER_MATRIX_CORES: the GPU multiplies tiles.
 #if defined(__gfx90a__) || defined(__gfx942__) || defined(__gfx950__)
 #define AITER_MFMA 1
-#elif defined(__gfx1100__) || defined(__gfx1101__) || defined(__gfx1102__) || defined(__gfx1103__) || defined(__gfx1150__) || defined(__gfx1151__)
+#elif defined(__gfx1100__) || defined(__gfx1101__) || defined(__gfx1102__) || \
+    defined(__gfx1103__) || defined(__gfx1150__) || defined(__gfx1151__)
 #define AITER_WMMA 11
 #elif defined(__gfx1200__) || defined(__gfx1201__)
 #define AITER_WMMA 12

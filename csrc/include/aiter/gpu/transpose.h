@@ -37,7 +37,8 @@ constexpr int kTransposeBits = 8, kTransposeThreads = 1 << kTransposeBits, kTran
 template <int kSize> class TransposeTile {
  public:
   using T = std::conditional_t<kSize == 2, half_t, uint32_t>;  // bits of any type
-  static constexpr int kVec = 16 / kSize, kColumns = kTransposeLine / kSize, kLineVecs = kTransposeRows / kVec;  // kLineVecs: vectors of a column
+  // kLineVecs is the vectors of a column.
+  static constexpr int kVec = 16 / kSize, kColumns = kTransposeLine / kSize, kLineVecs = kTransposeRows / kVec;
   static constexpr int kWordRows = 4 / kSize, kEach = 2;                                             // rows of a word; vectors of a thread
 
   AITER_DEVICE explicit TransposeTile(uint32_t* memory) : memory_(memory), self_(int(threadIdx.x)) {}

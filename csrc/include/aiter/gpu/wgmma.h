@@ -1,8 +1,8 @@
 // Products on the matrix cores of sm_90a, by a group of four warps: wgmma.
 //
-// D += A * B. D has 64 x N elements and A 64 x 16; both are in registers. B has 16 x N elements in shared memory. Warp w of the group has rows 16 w to
-// 16 w + 15 of A and D. Lane 4g+t has the elements (g, 2t..), (g+8, 2t..), (g, 2t+8..) and (g+8, 2t+8..) of A, two in a word. It has the
-// elements (g, 2t..) and (g+8, 2t..) of each block of 8 columns of D.
+// D += A * B. D has 64 x N elements and A 64 x 16; both are in registers. B has 16 x N elements in shared memory. Warp w of the group has
+// rows 16 w to 16 w + 15 of A and D. Lane 4g+t has the elements (g, 2t..), (g+8, 2t..), (g, 2t+8..) and (g+8, 2t+8..) of A, two in a word.
+// It has the elements (g, 2t..) and (g+8, 2t..) of each block of 8 columns of D.
 //
 // Products run asynchronously until wgmma_wait. Until then nothing may write the registers and the shared memory that they use. Threads
 // that wrote shared memory call wgmma_fence_shared before the barrier that precedes the products.

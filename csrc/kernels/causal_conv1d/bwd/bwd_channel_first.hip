@@ -148,7 +148,8 @@ template <class T> BwdParams plan_channel_first(const Backward& p, const Topolog
 template <class T, int W, RowKind kKind>
 Status run_channel_first_kernel(const BwdParams& a, int device, const OpStream& stream) {
   const int threads = 1 << a.block_bits;
-  return launch_with_workspace(causal_conv1d_bwd_channel_first_kernel<T, W, kKind>, a, threads, channel_first_shared_bytes<T, W>(threads), device, stream);
+  return launch_with_workspace(causal_conv1d_bwd_channel_first_kernel<T, W, kKind>, a, threads, channel_first_shared_bytes<T, W>(threads),
+      device, stream);
 }
 
 // Warps of a small problem, at most.

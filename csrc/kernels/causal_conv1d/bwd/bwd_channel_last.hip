@@ -70,8 +70,9 @@ template <class T> SmallPlan choose_small_plan(const Backward& p, const Topology
 template <class T, int N>
 Status launch_small_channels(const BwdParams& a, int threads, int device, const OpStream& stream) {
   const int bytes = small_shared_bytes<N>(1 << a.lane_bits, int(a.cluster), threads);
-  return !a.p.seq.data && filter_packed<T>(a.p, N) ? launch_with_workspace(causal_conv1d_bwd_small_channel_last_kernel<T, N, true>, a, threads, bytes, device, stream)
-                                            : launch_with_workspace(causal_conv1d_bwd_small_channel_last_kernel<T, N, false>, a, threads, bytes, device, stream);
+  return !a.p.seq.data && filter_packed<T>(a.p, N)
+      ? launch_with_workspace(causal_conv1d_bwd_small_channel_last_kernel<T, N, true>, a, threads, bytes, device, stream)
+      : launch_with_workspace(causal_conv1d_bwd_small_channel_last_kernel<T, N, false>, a, threads, bytes, device, stream);
 }
 
 template <class T>
@@ -94,7 +95,8 @@ template <class T> Status run_wide(const TensorView& x, const Backward& p, const
   if constexpr (kHopper && sizeof(T) == 2) {
     // Arithmetic is the bound: fewer instructions are faster, though fewer waves are resident.
     if (p.batch * p.seqlen * p.dim > kSmallElements && channel_vectors_aligned(p, 4, sizeof(T)))
-      return p.width > 6 ? run_channel_last_kernel<T, 8, 4, false>(p, device, stream) : run_channel_last_kernel<T, 6, 4, false>(p, device, stream);
+      return p.width > 6 ? run_channel_last_kernel<T, 8, 4, false>(p, device, stream)
+                         : run_channel_last_kernel<T, 6, 4, false>(p, device, stream);
   }
   return run_channel_last_kernel<T, 8, 2, false>(p, device, stream);
 }

@@ -28,13 +28,14 @@ inline void divide(WideParams* a, int64_t positions, int64_t resident, int64_t c
   a->item_split = make_fastdiv(a->segments), a->work_items = uint32_t(a->p.dim * a->segments);
 }
 
-// takes_group reports whether the kernel of spans (bwd/wide_group_gpu.h) takes dense rows: neither rows that leave much of their spans empty,
-// nor, with SiLU, filters of so few taps that the other kernel is faster. In float16 taps that are sums of two elements need a scale, which
-// it does not have.
+// takes_group reports whether the kernel of spans (bwd/wide_group_gpu.h) takes dense rows: neither rows that leave much of their spans
+// empty, nor, with SiLU, filters of so few taps that the other kernel is faster. In float16 taps that are sums of two elements need a
+// scale, which it does not have.
 template <class T> bool takes_group([[maybe_unused]] const WideParams& a) {
   if constexpr (kWarpgroups && sizeof(T) == 2) {
     const int64_t spans = (a.p.seqlen + wide::kSpan - 1) / wide::kSpan;
-    return a.p.width <= kMostGroupTaps && a.p.width > (a.p.silu ? 33 : 8) && (!a.split || kIsBf16<T>) && a.p.seqlen * 4 >= spans * wide::kSpan * 3;
+    return a.p.width <= kMostGroupTaps && a.p.width > (a.p.silu ? 33 : 8) && (!a.split || kIsBf16<T>) &&
+        a.p.seqlen * 4 >= spans * wide::kSpan * 3;
   }
   return false;
 }
@@ -71,8 +72,8 @@ template <class T> WideKernel wide_kernel(bool dense, int taps, [[maybe_unused]]
 }
 
 // launch_channels launches the kernel for `channels` channels from d on. group: that of spans.
-Status launch_channels(const TensorView& x, WideParams a, int64_t d, int64_t channels, const WideKernel& kernel, [[maybe_unused]] bool group,
-                       const Topology& gpu, const OpStream& stream) {
+Status launch_channels(const TensorView& x, WideParams a, int64_t d, int64_t channels, const WideKernel& kernel,
+                       [[maybe_unused]] bool group, const Topology& gpu, const OpStream& stream) {
   if constexpr (kWarpgroups)
     if (group) return launch_wide_group(x, a, d * a.segments, (d + channels) * a.segments, stream);
   const int64_t most = kMaxBlocks * a.warps, end = (d + channels) * a.segments;

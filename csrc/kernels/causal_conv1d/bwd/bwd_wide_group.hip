@@ -7,7 +7,8 @@
 
 namespace aiter::conv1d::bwd {
 
-// Without SiLU and with few taps memory is the bound: blocks of one segment end at more even times. Others compute one segment after another.
+// Without SiLU and with few taps memory is the bound: blocks of one segment end at more even times. Others compute one segment after
+// another.
 template <class T, int kTaps> Status launch_group(const WideParams& a, const Topology& gpu, const OpStream& stream) {
   auto kernel = causal_conv1d_bwd_wide_group_kernel<T, kTaps, false>;
   int64_t blocks = a.work_items - a.first_item;

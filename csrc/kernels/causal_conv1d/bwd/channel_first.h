@@ -333,7 +333,8 @@ constexpr int kChannelFirstBlocks = kMaxBlockThreads<kKind> == kChannelFirstThre
                                                               : 5;
 
 template <class T, int W, RowKind kKind>
-__global__ void AITER_LAUNCH_BOUNDS(kMaxBlockThreads<kKind>, (kChannelFirstBlocks<T, W, kKind>)) causal_conv1d_bwd_channel_first_kernel(BwdArg all) {
+__global__ void AITER_LAUNCH_BOUNDS(kMaxBlockThreads<kKind>, (kChannelFirstBlocks<T, W, kKind>))
+    causal_conv1d_bwd_channel_first_kernel(BwdArg all) {
   if constexpr (kDeviceCode) {
     AITER_DYNAMIC_SHARED(memory, (channel_first_shared_bytes<T, W>(kMaxBlockThreads<kKind>)));
     pdl_trigger();

@@ -51,7 +51,9 @@ AITER_DEVICE void redo_row_ends(const BwdArg& all, uint32_t item, const float (&
       AITER_UNROLL
       for (int k = 0; k < W; k++)
         if (u + H - k < length) sum = fmaf(weight[k], load_vec<T, 1>(dout + (H - k) * p.dout.last).value(0), sum);
-      if (kKind == kWholeStates && p.dfinal.data) sum += load_vec<T, 1>(p.dfinal.row<T>(b, own.d) + (u - length + H) * p.dfinal.last).value(0);
+      if (kKind == kWholeStates && p.dfinal.data) {
+        sum += load_vec<T, 1>(p.dfinal.row<T>(b, own.d) + (u - length + H) * p.dfinal.last).value(0);
+      }
       reload_kernarg(all).p.dx.row<T>(b, own.d)[u * reload_kernarg(all).p.dx.last] = round_to<T>(sum);
     }
   }

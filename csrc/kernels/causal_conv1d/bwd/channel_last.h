@@ -219,7 +219,9 @@ template <class T, int W, int N, bool kMasked, bool kUnaligned> struct ChannelLa
       const int u = from - H + k;
       AITER_UNROLL
       for (int i = 0; i < N; i++)
-        if (u < 0 && u + int(p.width) > 0 && (!kUnaligned || i < channels)) past_x[k][i] = load_vec<T, 1>(state + i * p.initial.dim).value(0);
+        if (u < 0 && u + int(p.width) > 0 && (!kUnaligned || i < channels)) {
+          past_x[k][i] = load_vec<T, 1>(state + i * p.initial.dim).value(0);
+        }
       state += p.initial.last;
     }
   }

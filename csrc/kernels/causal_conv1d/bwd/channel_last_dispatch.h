@@ -39,11 +39,14 @@ __global__ void AITER_LAUNCH_BOUNDS(kChannelLastThreads, (kChannelLastBlocks<T, 
       // Units left..end-1 of the strip remain, walked one row at a time.
       const uint32_t ranks = kChannelLastThreads >> a.lane_bits, rank = threadIdx.x >> a.lane_bits;
       uint32_t size = uint32_t(a.strip), left = (segment * ranks + rank) * size;
-      if (kStripsSpanRows<kUnaligned> && segment >= a.long_segments)
-        size = uint32_t(a.short_strip), left = a.long_segments * ranks * uint32_t(a.strip) + ((segment - a.long_segments) * ranks + rank) * size;
+      if (kStripsSpanRows<kUnaligned> && segment >= a.long_segments) {
+        size = uint32_t(a.short_strip);
+        left = a.long_segments * ranks * uint32_t(a.strip) + ((segment - a.long_segments) * ranks + rank) * size;
+      }
       const uint32_t end = left + size < a.total ? left + size : a.total;
       const bool live = left < end && d < a.p.dim;
-      ChannelLastWalk<T, W, N, kMasked, kUnaligned> walk(all, live ? d : 0, reinterpret_cast<char*>(shared + kChannelLastThreads * (W + 1)));
+      ChannelLastWalk<T, W, N, kMasked, kUnaligned> walk(all, live ? d : 0,
+          reinterpret_cast<char*>(shared + kChannelLastThreads * (W + 1)));
       bool begun = false;
       AITER_ROLLED
       do {
@@ -75,7 +78,8 @@ inline void add_short_strips(const StripUnits& units, const TilePlan& c, int64_t
   const int64_t ranks = kChannelLastThreads >> c.lane_bits, fits = units.all * c.groups / (resident * ranks);
   const int64_t most = c.strip - c.strip / 50 - 1, least = fits < most ? fits : most;
   const int64_t strip = least - (least * units.size % 32 == 0);
-  const int64_t rest = units.all - c.segments * ranks * strip, short_segments = (rest * kShortStripRatio + ranks * strip - 1) / (ranks * strip);
+  const int64_t rest = units.all - c.segments * ranks * strip,
+      short_segments = (rest * kShortStripRatio + ranks * strip - 1) / (ranks * strip);
   if (rest <= 0) return;
   a->row_split = make_fastdiv(units.row), a->total = uint32_t(units.all);
   a->strip = int(strip), a->short_strip = int((rest + short_segments * ranks - 1) / (short_segments * ranks));
@@ -125,7 +129,8 @@ Status run_channel_last_kernel(const Backward& p, int device, const OpStream& st
   if constexpr (kMasked)
     if (N > 1 || p.seq.data) AITER_TRY(launch_mask<LastMask>(&a, mask_pitch(p.seqlen, kGroup), kMaskBefore, device, stream, &w));
   const int bytes = channel_last_shared_bytes<T, W, N, kMasked, kUnaligned>();
-  return launch_with_workspace(causal_conv1d_bwd_channel_last_kernel<T, W, N, kMasked, kUnaligned>, a, kChannelLastThreads, bytes, device, stream);
+  return launch_with_workspace(causal_conv1d_bwd_channel_last_kernel<T, W, N, kMasked, kUnaligned>, a, kChannelLastThreads, bytes, device,
+      stream);
 }
 
 // run_channel_last_seq_idx launches the kernels with sequence numbers and of one channel a thread

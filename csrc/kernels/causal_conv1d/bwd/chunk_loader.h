@@ -96,7 +96,9 @@ template <class T, int W, RowKind kKind> struct ChunkLoader {
   // row_offset returns the distance of a row of dx from 16 bytes.
   AITER_DEVICE int row_offset(uint32_t row) const { return !kWholeVectors<kKind> && a.peel ? offset(row) : 0; }
   AITER_DEVICE void update_offsets() {
-    if (kFunnelShifts && !a.same_alignment) offsets = offset(low_bits(p.x.row<T>(b, d) + t)) | offset(low_bits(p.dout.row<T>(b, d) + t)) << 16;
+    if (kFunnelShifts && !a.same_alignment) {
+      offsets = offset(low_bits(p.x.row<T>(b, d) + t)) | offset(low_bits(p.dout.row<T>(b, d) + t)) << 16;
+    }
   }
 
   // step_back goes to the preceding chunk and reports whether it is in the preceding row.
@@ -126,9 +128,11 @@ template <class T, int W, RowKind kKind> struct ChunkLoader {
     if (kFunnelShifts && !a.same_alignment) {
       const int in_x = issue_t + R - offset(low_bits(x + issue_t)), in_dout = issue_t + R - offset(low_bits(dout + issue_t));
       halo_needed = a.contiguous && halo_needed;
-      in_flight.x.issue(stage, x + in_x, in_x < length && halo_needed), in_flight.dout.issue(stage, dout + in_dout, in_dout < length && halo_needed);
+      in_flight.x.issue(stage, x + in_x, in_x < length && halo_needed);
+      in_flight.dout.issue(stage, dout + in_dout, in_dout < length && halo_needed);
     } else {
-      const bool has = issue_t < length && (kWholeVectors<kKind> || a.same_alignment || (kUnaligned && a.contiguous && inside_row(issue_t)));
+      const bool has = issue_t < length &&
+          (kWholeVectors<kKind> || a.same_alignment || (kUnaligned && a.contiguous && inside_row(issue_t)));
       in_flight.x.template issue<kUnaligned>(stage, kMovingPointers ? x : x + issue_t, has && (kSharesHalo ? halo_needed : valid));
       in_flight.dout.template issue<kUnaligned>(stage, kMovingPointers ? dout : dout + issue_t, has && valid);
       if constexpr (!kSharesHalo) {
@@ -181,7 +185,8 @@ template <class T, int W, RowKind kKind> struct ChunkLoader {
   template <class V>
   AITER_DEVICE uint32_t halo_address(const Pipeline& from, int stage, int prev_stage, int distance) const {
     const bool here = distance == 1 ? next_lane_key >= 0 : lane >= distance;
-    return from.address_of(here ? stage : prev_stage, distance == 1 ? previous_thread : here ? -distance : lanes - distance) + Vec16::kBytes - V::kBytes;
+    return from.address_of(here ? stage : prev_stage, distance == 1 ? previous_thread : here ? -distance : lanes - distance) +
+        Vec16::kBytes - V::kBytes;
   }
 
   // load_earlier loads that end. In the row's first chunk no lane may have it; then it comes from global memory.

@@ -52,7 +52,8 @@ template <class MaskV> Status launch_mask(BwdParams* a, int64_t pitch, int befor
   return launch(stream, causal_conv1d_bwd_mask_kernel<MaskV>, {blocks, kMaskThreads}, a->p, pitch, before, to);
 }
 
-// launch_with_workspace launches a kernel with dynamic shared memory (NVIDIA), early behind a mask kernel, and then reduce_segments if channels have segments.
+// launch_with_workspace launches a kernel with dynamic shared memory (NVIDIA), early behind a mask kernel, and then reduce_segments if
+// channels have segments.
 template <class Kernel>
 Status launch_with_workspace(Kernel kernel, BwdParams a, int threads, int shared, int device, const OpStream& stream) {
   Workspaces w;

@@ -129,7 +129,9 @@ template <class T, bool kDense, int kBlocks, bool kWhole> class WideBackward {
     const auto shift = [&](T* to, int) {
       AITER_UNROLL
       for (int i = 0; i < 2; i++)
-        if (i < of.count) *reinterpret_cast<Vec<T, kVec>*>(to + i * of.pitch) = *reinterpret_cast<const Vec<T, kVec>*>(to + i * of.pitch + kOwn);
+        if (i < of.count) {
+          *reinterpret_cast<Vec<T, kVec>*>(to + i * of.pitch) = *reinterpret_cast<const Vec<T, kVec>*>(to + i * of.pitch + kOwn);
+        }
     };
     if constexpr (kHalo > 0) return of.high.template each_near_vector<kHalo>(shift);
     if (w_.halo() > kItem) {  // its first columns come from the halo
@@ -279,7 +281,9 @@ template <class T, bool kDense, int kBlocks, bool kWhole> class WideBackward {
     const int width = int(a.p.width);
     const float* const from = sums();
     AITER_ROLLED
-    for (int j = w_.lane; j <= width; j += E::kLanes) a.store_sum(segment, w_.d, j < width ? width - 1 - j : j, j < width ? from[j] : sum[0]);
+    for (int j = w_.lane; j <= width; j += E::kLanes) {
+      a.store_sum(segment, w_.d, j < width ? width - 1 - j : j, j < width ? from[j] : sum[0]);
+    }
   }
 
   const Args& a_;

@@ -17,9 +17,9 @@
 
 namespace aiter::conv1d::bwd {
 
-// GroupGradShape is what filters of up to kTaps taps have in common: steps of a convolution, lines of a halo, zeros around the taps, and the
-// elements between two copies of the taps. There are kCopies of a part of the taps: as they are and in reverse order, each from an even and
-// from an odd element on.
+// GroupGradShape is what filters of up to kTaps taps have in common: steps of a convolution, lines of a halo, zeros around the taps, and
+// the elements between two copies of the taps. There are kCopies of a part of the taps: as they are and in reverse order, each from an even
+// and from an odd element on.
 template <int kTaps> struct GroupGradShape {
   static constexpr int kSteps = (kTaps + 78) / 16, kHalo = (kTaps + 62) / 64, kZeros = kTaps > 129 ? 192 : 128;
   static constexpr int kPitch = (kTaps + kZeros + 64 + 63) / 64 * 64 + 32, kCopies = 4;
@@ -55,7 +55,9 @@ template <class T, int kTaps> class GroupGradEngine {
     AITER_ROLLED
     for (int copy = 0; copy < 2 * parts(); copy++) {
       AITER_ROLLED
-      for (int i = thread; i < Shape::kZeros + 64; i += kThreads) set_bits(copy, i < pad(copy) ? i - pad(copy) : width() + i - pad(copy), T{});
+      for (int i = thread; i < Shape::kZeros + 64; i += kThreads) {
+        set_bits(copy, i < pad(copy) ? i - pad(copy) : width() + i - pad(copy), T{});
+      }
     }
   }
 
@@ -227,11 +229,12 @@ template <class T, int kTaps> class GroupGradEngine {
 
   static AITER_DEVICE uint32_t pair(uint32_t t) { return load_shared<Words<1>>(t).word[0]; }
 
-  // multiply_both adds dx's products, whose first taps are in f, and, with kRows, those of dweight. Stages of both alternate: while one runs,
-  // what the other one needs is read. dweight's last stage may be running at the end.
+  // multiply_both adds dx's products, whose first taps are in f, and, with kRows, those of dweight. Stages of both alternate: while one
+  // runs, what the other one needs is read. dweight's last stage may be running at the end.
   template <int kPlanes, bool kRows>
   AITER_DEVICE void multiply_both(Taps& f, uint32_t t, uint32_t x, uint32_t g, uint32_t right, uint32_t plane, wide::NonFinite<T>& found) {
-    constexpr int kTransposed = (Shape::kSteps + kStage - 1) / kStage, kParts = kRows ? 4 / kDepth : 0, kTurns = kTransposed > kParts ? kTransposed : kParts;
+    constexpr int kTransposed = (Shape::kSteps + kStage - 1) / kStage, kParts = kRows ? 4 / kDepth : 0,
+        kTurns = kTransposed > kParts ? kTransposed : kParts;
     uint32_t left[kDepth][4];
     AITER_UNROLL
     for (int n = 0; n < kTurns; n++) {
@@ -255,12 +258,15 @@ template <class T, int kTaps> class GroupGradEngine {
     AITER_UNROLL
     for (int k = 0; k < kStage && (kRolled || first + k < Shape::kSteps); k++) {
       AITER_UNROLL
-      for (int i = 0; i < kPlanes; i++) wgmma<T, 64>(f.left[k], wgmma_columns(right - uint32_t(32 * (first + k)) + uint32_t(i) * plane), sums_);
+      for (int i = 0; i < kPlanes; i++) {
+        wgmma<T, 64>(f.left[k], wgmma_columns(right - uint32_t(32 * (first + k)) + uint32_t(i) * plane), sums_);
+      }
     }
     wgmma_commit();
   }
   // add_rows starts the products of 16 kDepth columns, from column 16 `first` on, of dweight.
-  template <int kPlanes> AITER_DEVICE void add_rows(uint32_t (&left)[kDepth][4], int first, uint32_t x, uint32_t g, uint32_t plane, wide::NonFinite<T>& found) {
+  template <int kPlanes>
+  AITER_DEVICE void add_rows(uint32_t (&left)[kDepth][4], int first, uint32_t x, uint32_t g, uint32_t plane, wide::NonFinite<T>& found) {
     AITER_UNROLL
     for (int k = 0; k < kDepth; k++) {
       load_matrices<true>(x + place_ + uint32_t((first + k) * 2048), left[k]);
@@ -282,7 +288,8 @@ template <class T, int kTaps> class GroupGradEngine {
     wgmma_commit();
   }
 
-  // get reads the taps of the steps from `first` on. A lane has pairs of taps 8 elements apart, the first one at t; steps go 16 elements back.
+  // get reads the taps of the steps from `first` on. A lane has pairs of taps 8 elements apart, the first one at t; steps go 16 elements
+  // back.
   static AITER_DEVICE void get(Taps& f, uint32_t t, int first) {
     uint32_t near = pair(t + 16 - uint32_t(32 * first));
     AITER_UNROLL

@@ -170,7 +170,9 @@ template <class T, int kTaps, bool kSilu> class WideGroupBackward {
     load(s.d, *it, stage);
     engine_.fetch(s.d, *taps);
   }
-  static AITER_DEVICE Item next(const Segment& s, const Item& it) { return it.start == s.low ? Item{it.b + 1, s.last} : Item{it.b, it.start - kSpan}; }
+  static AITER_DEVICE Item next(const Segment& s, const Item& it) {
+    return it.start == s.low ? Item{it.b + 1, s.last} : Item{it.b, it.start - kSpan};
+  }
 
   AITER_DEVICE uint32_t dout_of(int stage) const { return lines_ + uint32_t(stage * kGroupLines * 128); }
   AITER_DEVICE uint32_t x_of(int stage) const { return dout_of(stage) + (64 + 8) * 128; }
@@ -179,7 +181,8 @@ template <class T, int kTaps, bool kSilu> class WideGroupBackward {
   // vector returns the place of vector v of lines: v from the first line's on.
   static AITER_DEVICE uint32_t vector(int v) { return uint32_t((v >> 3) * 128 + ((v ^ v >> 3) & 7) * 16); }
   template <int kOffset = 0> static AITER_DEVICE void copy(uint32_t to, const T* from, bool valid) {
-    asm volatile("cp.async.cg.shared.global [%0 + %3], [%1 + %3], 16, %2;" ::"r"(to), "l"(from), "r"(valid ? 16 : 0), "n"(kOffset) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0 + %3], [%1 + %3], 16, %2;"
+                 ::"r"(to), "l"(from), "r"(valid ? 16 : 0), "n"(kOffset) : "memory");
   }
   // copy_span copies this thread's vectors of a span, of positions below `left`, 1024 positions apart.
   static AITER_DEVICE void copy_span(uint32_t to, const T* from, int left) {

@@ -1,8 +1,8 @@
 // causal_conv1d_bwd on the CPU.
 //
-// Tiling: rows with adjacent positions (cpu/bwd_channel_first.h), tokens with adjacent channels (cpu/bwd_channel_last.h), columns of other layouts as
-// rows if the filter is wide (cpu/bwd_transposed.h), otherwise and with sequence numbers tiles (cpu/bwd_tile.h). A part of the work is some channels over all positions of all
-// batches; with few channels it is a segment of the positions, with sums of its own.
+// Tiling: rows with adjacent positions (cpu/bwd_channel_first.h), tokens with adjacent channels (cpu/bwd_channel_last.h), columns of other
+// layouts as rows if the filter is wide (cpu/bwd_transposed.h), otherwise and with sequence numbers tiles (cpu/bwd_tile.h). A part of the
+// work is some channels over all positions of all batches; with few channels it is a segment of the positions, with sums of its own.
 // Bytes: x and dout once (and W-1 positions a tile from cache), dx once.
 // Reduction: the segments of a channel, in order, in double. The division into segments depends on the shape alone, so that the
 // sums are the same for any number of threads.

@@ -114,11 +114,14 @@ struct Chunk {
   bool grow(int64_t width, int64_t positions) {
     const int64_t size = long_size(width, least(unit(width), positions), 1, false), filter = size ? LongFilter::bytes(size) : 0;
     most = size ? unit(width) : least(unit(width), pieces(8 * width, 8 * kGradWidth) * kChunk);
-    const int64_t each = pieces(most + 2 * (width - 1) + 4 * kLanes, kMaxLanes) * kMaxLanes, zeros = pieces(width - 1, kMaxLanes) * kMaxLanes;
+    const int64_t each = pieces(most + 2 * (width - 1) + 4 * kLanes, kMaxLanes) * kMaxLanes,
+        zeros = pieces(width - 1, kMaxLanes) * kMaxLanes;
     if (!forward.grow(width) || !back.grow(width) || (size && !LongFilter::prepare(size))) return false;
     // One piece of memory: of several the allocator would return some to the system each time.
     char* next = reinterpret_cast<char*>(own_);
-    if (3 * each + zeros > kOwn || size) next = static_cast<char*>(memory_ = aligned_alloc(64, 3 * filter + (3 * each + zeros) * sizeof(float)));
+    if (3 * each + zeros > kOwn || size) {
+      next = static_cast<char*>(memory_ = aligned_alloc(64, 3 * filter + (3 * each + zeros) * sizeof(float)));
+    }
     if (!next) return false;
     LongFilter* const all[] = {&ahead, &behind, &sums};
     for (LongFilter* f : all)
@@ -251,7 +254,9 @@ class ChannelFirst {
   void ends(const Chunk& c, int64_t from, int64_t to, float* y) const {
     const int64_t first = c.known - (p.width - 1), dfinal = p.seqlen - (p.width - 1) - c.t;
     for (int64_t i = first > from ? first : from; !c.finite && i < to; i++) y[i - from] = one(c, i);
-    for (int64_t i = dfinal > from ? dfinal : from; p.dfinal.data && i < to; i++) y[i - from] += aiter::load(row(p.dfinal, c, i - dfinal), dtype, 0);
+    for (int64_t i = dfinal > from ? dfinal : from; p.dfinal.data && i < to; i++) {
+      y[i - from] += aiter::load(row(p.dfinal, c, i - dfinal), dtype, 0);
+    }
   }
 
   // one returns the gradient of X[t+i], i > -W, without dfinal's part.

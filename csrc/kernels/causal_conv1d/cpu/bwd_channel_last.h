@@ -1,7 +1,7 @@
 // The backward pass over tokens: adjacent channels of one position. Included once a level (aiter/cpu_each.h).
 //
-// Tiling: up to 144 channels (80 from 9 taps on) by 16 positions as floats in the L1 cache: x, W-1 positions more before it; g, which keeps its last
-// W-1 positions, from the sums before the activation, which are computed again; dx, W-1 positions behind. The next tile is
+// Tiling: up to 144 channels (80 from 9 taps on) by 16 positions as floats in the L1 cache: x, W-1 positions more before it; g, which keeps
+// its last W-1 positions, from the sums before the activation, which are computed again; dx, W-1 positions behind. The next tile is
 // prefetched meanwhile, row by row.
 // Bytes: x and dout once (and W-1 positions a tile from cache), dx once.
 // Reduction: dx over the width in fp32. dweight and dbias over 8 tiles in fp32, and over those in double.

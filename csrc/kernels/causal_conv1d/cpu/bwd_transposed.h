@@ -11,7 +11,8 @@ namespace aiter::AITER_LEVEL::conv1d::bwd {
 class Transposed {
  public:
   Transposed(const Backward& problem, DType type, int64_t group)
-      : p_(problem), dtype_(type), floats_(kernels(DType::F32)), halo_(problem.width - 1), span_(least(unit(problem.width), problem.seqlen)),
+      : p_(problem), dtype_(type), floats_(kernels(DType::F32)), halo_(problem.width - 1),
+        span_(least(unit(problem.width), problem.seqlen)),
         stride_(pieces(span_ + 2 * halo_, kMaxLanes) * kMaxLanes + kMaxLanes), ends_(pieces(halo_ + 1, kMaxLanes) * kMaxLanes) {
     c_ = {0, group * kChannels, int(least(kChannels, p_.dim - group * kChannels))};
   }
@@ -62,7 +63,9 @@ class Transposed {
 
   // to_rows copies positions from..to, of which read(t, n) gathers some into tile_, to rows.
   template <class Read> void to_rows(int64_t from, int64_t to, float* rows, int64_t stride, const Read& read) {
-    for (int64_t t = from, n; t < to; t += n) n = least(kTokens, to - t), read(t, n), floats_.tile_to_rows(tile_, n, rows + t - from, stride);
+    for (int64_t t = from, n; t < to; t += n) {
+      n = least(kTokens, to - t), read(t, n), floats_.tile_to_rows(tile_, n, rows + t - from, stride);
+    }
   }
   void rows_to_tile(int64_t from, int64_t to, const float* rows, int64_t stride, const Array3& a) {
     for (int64_t t = from, n; t < to; t += n) {

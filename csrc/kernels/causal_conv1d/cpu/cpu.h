@@ -64,23 +64,27 @@ struct RowFilter {
   }
 };
 
-// token_block returns the channels of a block of tokens at most: fewer for filters of more than kTokenWidth taps, so that a filter and a window of x fit into
-// the L1 cache.
+// token_block returns the channels of a block of tokens at most: fewer for filters of more than kTokenWidth taps, so that a filter and a
+// window of x fit into the L1 cache.
 inline int64_t token_block(int64_t width, int64_t most) {
-  return width <= kTokenWidth || width > kNarrowWidth ? most : least(most, kTokenWidth * kMaxBlock / width / kMaxLanes * kMaxLanes - kMaxLanes);
+  return width <= kTokenWidth || width > kNarrowWidth
+      ? most : least(most, kTokenWidth * kMaxBlock / width / kMaxLanes * kMaxLanes - kMaxLanes);
 }
 
 // long_size returns the values of the transforms with which rows of n positions are convolved fastest (cpu/long_row.h), or 0 if
 // sums are faster. It depends on the shape alone. filters: rows that share a filter; tile: rows are columns of tiles.
 inline int64_t long_size(int64_t width, int64_t n, int64_t filters, bool tile) {
-  constexpr int64_t kSum = 24, kTileSum = 22, kTranspose = 600, kValue = 250, kStep = 110;  // ps a product, a position, a value, a value and step
+  // Picoseconds a product, a position, a value, a value and step.
+  constexpr int64_t kSum = 24, kTileSum = 22, kTranspose = 600, kValue = 250, kStep = 110;
   if (width < kLongWidth || n <= 0 || n > INT64_MAX >> 24 || filters > (INT64_MAX >> 20) / n || width > INT64_MAX >> 24) return 0;
   const int64_t sums = tile ? kTileSum : kSum, transposes = tile ? kTranspose * n * filters : 0;
-  int64_t best = width > (INT64_MAX - transposes) / sums / n / filters ? INT64_MAX : n * filters * width * sums - transposes, found = 0, steps = 8;
+  int64_t best = width > (INT64_MAX - transposes) / sums / n / filters ? INT64_MAX : n * filters * width * sums - transposes,
+      found = 0, steps = 8;
   for (int64_t size = 256; size < 4 * (width + n); size *= 2, steps++) {
     if (size < width + kMaxLanes) continue;
     const int64_t pairs = pieces(pieces(n, size - width + 1), 2) * filters;
-    const int64_t cost = (2 * pairs + 1) * size * (kValue + steps * kStep) * (cpu::settings().level < cpu::kAvx2 ? 3 : 2) / 2;  // or vectors of two doubles
+    // Below AVX2 vectors have two doubles.
+    const int64_t cost = (2 * pairs + 1) * size * (kValue + steps * kStep) * (cpu::settings().level < cpu::kAvx2 ? 3 : 2) / 2;
     if (cost < best) best = cost, found = size;
   }
   return found;
@@ -137,7 +141,8 @@ struct Side {
   bool silu, streams;             // streams: stores bypass the caches
 
   Side(const ChannelLastFilter& f, int64_t first, int64_t n, DType r, bool s)
-      : weight(f.weight + first), bias(f.bias + first), width(f.width), next(f.channels), channels(n), rounded(r), silu(f.silu), streams(s) {}
+      : weight(f.weight + first), bias(f.bias + first), width(f.width), next(f.channels), channels(n), rounded(r), silu(f.silu),
+        streams(s) {}
   Side(const Filter& f, int64_t w, bool activate);
 };
 
@@ -186,7 +191,8 @@ struct Filter {
 };
 
 inline Side::Side(const Filter& f, int64_t w, bool activate)
-    : weight(f.taps.row(0)), bias(f.bias), width(w), next(kChannels), channels(kChannels), rounded(DType::F32), silu(activate), streams(false) {}
+    : weight(f.taps.row(0)), bias(f.bias), width(w), next(kChannels), channels(kChannels), rounded(DType::F32), silu(activate),
+      streams(false) {}
 
 // Blocks divides channels into ranges of `block`; the last has a few more, so that none has fewer than a vector if dim has not.
 struct Blocks {

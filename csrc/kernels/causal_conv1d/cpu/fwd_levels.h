@@ -3,8 +3,8 @@
 // Tiling: rows, with adjacent positions: vectors of positions, four at a time; X[t-k] is an unaligned load, and the last vector
 // overlaps the one before. Tokens, with adjacent channels: over 2 KiB of them one or four positions at a time, a vector of
 // channels after another. Tiles: 32 channels. 16-bit elements are converted as they are read (cpu/direct.h), for more taps once, into
-// the L1 cache. Outputs that bypass the caches are computed in the cache first, unless they are whole lines: such stores are fast only one behind the other.
-// Bytes: x once (from the L1 cache W times), out once.
+// the L1 cache. Outputs that bypass the caches are computed in the cache first, unless they are whole lines: such stores are fast only one
+// behind the other. Bytes: x once (from the L1 cache W times), out once.
 // Reduction: over the width, in fp32, from the oldest value on.
 
 namespace aiter::AITER_LEVEL::conv1d {
@@ -214,7 +214,8 @@ inline bool lines(const PositionRun& s, int64_t n) {
 template <class T> class Span {
  public:
   Span(const PositionRun& strip, int64_t last, const ChannelLastFilter& taps)
-      : s(strip), end(last), taps(taps), halo(taps.width - 1), in_place(kFloats && (taps.width <= kTokenWidth || taps.width * strip.x_stride <= kValues)),
+      : s(strip), end(last), taps(taps), halo(taps.width - 1),
+        in_place(kFloats && (taps.width <= kTokenWidth || taps.width * strip.x_stride <= kValues)),
         count(in_place ? 4 : taps.width <= kTokenWidth ? 8 : least(2 * taps.width, 48)),
         side(least(in_place ? kBlock : 256, least(kValues / (halo + count), kSums / count) / kMaxLanes * kMaxLanes - kMaxLanes)) {}
 
@@ -260,7 +261,8 @@ template <class T> void strip(const PositionRun& s, int64_t from, int64_t to, co
   for (int64_t t = from, m; t < to; t += m) {
     if (span.in_place && t >= taps.width - 1 && (!s.streams || lines(s, taps.channels))) {
       const float* x = static_cast<const float*>(s.x) + (t - taps.width + 1) * s.x_stride;
-      return tokens(x, s.x_stride, static_cast<float*>(s.out) + t * s.out_stride, s.out_stride, to - t, {taps, 0, taps.channels, DType::F32, s.streams});
+      return tokens(x, s.x_stride, static_cast<float*>(s.out) + t * s.out_stride, s.out_stride, to - t,
+          {taps, 0, taps.channels, DType::F32, s.streams});
     }
     if constexpr (sizeof(T) == 2) {
       if (t >= taps.width - 1 && direct_fit(taps)) return direct_tokens<T>(s, t, to, taps);
@@ -280,14 +282,17 @@ template <class T> void strip(const PositionRun& s, int64_t from, int64_t to, co
 
 namespace aiter::AITER_LEVEL::conv1d {
 
-template <class T> inline constexpr Kernels table = {convolve<T>, tile_to_rows, rows_to_tile, strip<T>, tokens, step<T>, widen<T>, narrow<T>, widen_tile<T>, narrow_tile<T>};
+template <class T>
+inline constexpr Kernels table = {convolve<T>, tile_to_rows, rows_to_tile, strip<T>, tokens, step<T>, widen<T>, narrow<T>,
+    widen_tile<T>, narrow_tile<T>};
 
 inline const Kernels& kernels(DType dtype) {
   return dtype == DType::F32 ? table<float> : dtype == DType::F16 ? table<half_t> : table<bf16_t>;
 }
 
 // masked_sums is tile_sums for n positions which may not see all of the values before them.
-AITER_ONCE void masked_sums(const Problem& p, const Filter& filter, int64_t b, int64_t t, int64_t n, const float* x, float* y, bool activate) {
+AITER_ONCE void masked_sums(const Problem& p, const Filter& filter, int64_t b, int64_t t, int64_t n, const float* x, float* y,
+    bool activate) {
   for (int64_t i = 0; i < n; i++, t++, x += kChannels, y += kChannels) {
     const int32_t s = p.sequence(b, t);
     F sum[kChannels / kLanes];

@@ -144,7 +144,8 @@ inline void convolve_long(DType dtype, const void* before, const void* x, void* 
 // correlate_blocks adds the products of the spectra of two pairs of blocks.
 AITER_ONCE void correlate_blocks(const float* x0, const float* x1, const float* g0, const float* g1, LongFilter* sums, LongFilter* other) {
   const int64_t size = sums->size;
-  Complex *a = reinterpret_cast<Complex*>(sums->work), *b = reinterpret_cast<Complex*>(other->work), *to = reinterpret_cast<Complex*>(sums->spectrum);
+  Complex *a = reinterpret_cast<Complex*>(sums->work), *b = reinterpret_cast<Complex*>(other->work),
+      *to = reinterpret_cast<Complex*>(sums->spectrum);
   pack(x0, x1, size, a), pack(g0, g1, size, b);
   fft::transform<fft::Use::kKeep>(a, size, nullptr), fft::transform<fft::Use::kKeep>(b, size, nullptr);
   for (int64_t i = 0; i < size / kHalf; i++) to[i] = to[i] + times_conjugate(a[i], b[i]);

@@ -65,7 +65,9 @@ struct PackedRow : Stateful {
 }  // namespace fwd
 
 Status launch_wide(const TensorView& x, const Forward& p, const OpStream& stream) {
-  return dispatch_float(x, [&](auto zero) { return fwd::launch_wide<decltype(zero)>(fwd::ForwardRows{p}, p.seq.data, x.device().id, stream); });
+  return dispatch_float(x, [&](auto zero) {
+    return fwd::launch_wide<decltype(zero)>(fwd::ForwardRows{p}, p.seq.data, x.device().id, stream);
+  });
 }
 
 Status launch_wide_packed(const TensorView& x, const Stateful& p, const OpStream& stream) {

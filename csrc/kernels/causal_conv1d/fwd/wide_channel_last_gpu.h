@@ -1,8 +1,8 @@
 // The forward kernel of wide filters for adjacent channels. NVIDIA GPUs from sm_80 on have another one (fwd/wide_staged_gpu.h).
 //
-// Tiling: a block has C channels, which are 16 bytes, and walks along the positions of a row, an item of each channel at a time. It transposes
-// x on the way to shared memory, where each channel has a tile; each warp computes some of the channels and leaves their outputs in the
-// tiles; then the block transposes them back.
+// Tiling: a block has C channels, which are 16 bytes, and walks along the positions of a row, an item of each channel at a time. It
+// transposes x on the way to shared memory, where each channel has a tile; each warp computes some of the channels and leaves their outputs
+// in the tiles; then the block transposes them back.
 // Halo, reduction, and outputs that are computed again: as in fwd/wide_gpu.h.
 // Bytes: x once (the halo again, mostly from cache), out once, 16 bytes an instruction.
 #pragma once
@@ -163,7 +163,8 @@ __global__ void AITER_LAUNCH_BOUNDS(kTransposeWarps * wide::WideEngine<T>::kLane
   }
 }
 
-template <class T, class Rows> Attempt try_launch_wide_blocks(const WideParams<Rows>& problem, const Topology& gpu, const OpStream& stream) {
+template <class T, class Rows>
+Attempt try_launch_wide_blocks(const WideParams<Rows>& problem, const Topology& gpu, const OpStream& stream) {
   constexpr int kChannels = kVecElems<T>;
   WideParams<Rows> a = problem;
   const auto memory = wide::WarpMemory::of<T>(gpu);
@@ -183,7 +184,8 @@ template <class T, class Rows> Attempt try_launch_wide_blocks(const WideParams<R
 
 // try_launch_wide_channel_last launches rows whose channels are adjacent, in vectors of 16 bytes. From sm_90 on shared memory holds what
 // wide_staged needs for any filter of one pass, or for few others; there the other kernel is not compiled.
-template <class T, class Rows> Attempt try_launch_wide_channel_last(const WideParams<Rows>& a, const Topology& gpu, const OpStream& stream) {
+template <class T, class Rows>
+Attempt try_launch_wide_channel_last(const WideParams<Rows>& a, const Topology& gpu, const OpStream& stream) {
   const auto vectors = [](const Array3& t) {
     constexpr int64_t kSize = sizeof(T);
     return t.dim == 1 && is_aligned(t.data, 16) && t.batch * kSize % 16 == 0 && t.last * kSize % 16 == 0;

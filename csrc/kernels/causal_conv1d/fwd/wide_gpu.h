@@ -29,11 +29,11 @@ template <class Rows> struct WideParams {
   bool out_aligned;
 };
 
-// compute_again replaces the outputs of a tile that are not finite or see a position of another sequence. It takes a tile's numbers: nvcc would
-// keep an object in each thread's memory, all the time.
+// compute_again replaces the outputs of a tile that are not finite or see a position of another sequence. It takes a tile's numbers: nvcc
+// would keep an object in each thread's memory, all the time.
 template <class T, class E, class Rows>
-AITER_DEVICE_COLD void compute_again(const KernelParam<WideParams<Rows>>& args, uint32_t row, uint32_t channel, int64_t start, T* own, int lane,
-                                     int count, int key = 0) {
+AITER_DEVICE_COLD void compute_again(const KernelParam<WideParams<Rows>>& args, uint32_t row, uint32_t channel, int64_t start, T* own,
+                                     int lane, int count, int key = 0) {
   const auto& a = reload_kernarg(args);
   const int64_t b = a.launch.batch0 + row, d = a.launch.dim0 + channel;
   const int32_t* reach = a.reach ? a.reach + b * a.p.seqlen + start : nullptr;
@@ -173,13 +173,15 @@ template <class T, class E, class Rows, bool kDense> class WideWarp {
 template <class T, bool kDense> constexpr int kWideBlocks = sizeof(T) == 4 ? 3 + kDense : 4;
 
 template <class T, class Rows, bool kDense>
-__global__ void AITER_LAUNCH_BOUNDS(4 * wide::WideEngine<T>::kLanes, (kWideBlocks<T, kDense>)) causal_conv1d_wide_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams<Rows>> a) {
+__global__ void AITER_LAUNCH_BOUNDS(4 * wide::WideEngine<T>::kLanes, (kWideBlocks<T, kDense>))
+    causal_conv1d_wide_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams<Rows>> a) {
   if constexpr (kDeviceCode) {
     using E = wide::WideEngine<T>;
     extern __shared__ SharedLine shared[];
     const int lane = int(threadIdx.x) & (E::kLanes - 1), warp = int(threadIdx.x) / E::kLanes;
     const uint32_t n = (blockIdx.x * uint32_t(a.launch.warps) + uint32_t(warp)) * a.launch.each, end = n + a.launch.each;
-    WideWarp<T, E, Rows, kDense>(a, reinterpret_cast<char*>(shared) + warp * a.launch.warp_bytes, lane).run(n, end < a.launch.items ? end : a.launch.items);
+    WideWarp<T, E, Rows, kDense>(a, reinterpret_cast<char*>(shared) + warp * a.launch.warp_bytes, lane)
+        .run(n, end < a.launch.items ? end : a.launch.items);
   }
 }
 
@@ -205,16 +207,19 @@ template <class T, class Rows> Status launch_wide(const Rows& p, bool sequences,
   }
   if (p.channel_last)
     if (Attempt made = try_launch_wide_channel_last<T>(a, gpu, stream)) return *made;
-  const bool dense = Rows::kMayBeDense && p.dense() && !a.reach && a.launch.passes == 1 && a.launch.x_aligned && a.out_aligned && p.seqlen < 1 << 30;
+  const bool dense = Rows::kMayBeDense && p.dense() && !a.reach && a.launch.passes == 1 && a.launch.x_aligned && a.out_aligned &&
+      p.seqlen < 1 << 30;
   if (dense && p.rows() * p.seqlen > 0)
     if (Attempt made = try_launch_wide_group<T>(a, gpu, stream)) return *made;
-  const int64_t blocks = min64(dense ? kWideBlocks<T, true> : kWideBlocks<T, false>, gpu.shared_bytes / (int64_t(a.launch.warps) * a.launch.warp_bytes + 1024));
+  const int64_t blocks = min64(dense ? kWideBlocks<T, true> : kWideBlocks<T, false>,
+      gpu.shared_bytes / (int64_t(a.launch.warps) * a.launch.warp_bytes + 1024));
   const int64_t resident = gpu.multiprocessors * max64(1, blocks) * a.launch.warps;
   Problem rows = p;
   rows.batch = p.rows();
   return wide::launch_items(a.launch, rows, 1 << gpu.warp_bits, resident, [&](const wide::Launch& part, const LaunchConfig& config) {
     a.launch = part;
-    return launch(stream, dense ? causal_conv1d_wide_kernel<T, Rows, Rows::kMayBeDense> : causal_conv1d_wide_kernel<T, Rows, false>, config, a);
+    return launch(stream, dense ? causal_conv1d_wide_kernel<T, Rows, Rows::kMayBeDense> : causal_conv1d_wide_kernel<T, Rows, false>,
+        config, a);
   });
 }
 

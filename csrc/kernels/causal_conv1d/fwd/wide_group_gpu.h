@@ -68,7 +68,8 @@ template <class T, class Rows, int kRows> class WideGroup {
     return (thread >> 3) * 128 + ((thread ^ thread >> 3) & 7) * 16;
   }
   template <int kOffset> static AITER_DEVICE void copy(uint32_t to, const T* from, bool valid) {
-    asm volatile("cp.async.cg.shared.global [%0 + %3], [%1 + %3], 16, %2;" ::"r"(to), "l"(from), "r"(valid ? 16 : 0), "n"(kOffset) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0 + %3], [%1 + %3], 16, %2;"
+                 ::"r"(to), "l"(from), "r"(valid ? 16 : 0), "n"(kOffset) : "memory");
   }
   // each_vector calls use(i, position) for this thread's vectors of a row.
   template <class Use> static AITER_DEVICE void each_vector(Use use) {
@@ -97,7 +98,8 @@ template <class T, class Rows, int kRows> class WideGroup {
 
   AITER_DEVICE void store(uint32_t d, uint32_t span) {
     const uint32_t own = shared_address(own_);
-    const bool finite = a_.p.silu ? engine_.template store<kRows, Shape::kColumns, Shape::kPitch>(own, [](float v) { return v * sigmoid(v); })
+    const bool finite = a_.p.silu
+        ? engine_.template store<kRows, Shape::kColumns, Shape::kPitch>(own, [](float v) { return v * sigmoid(v); })
                                   : engine_.template store<kRows, Shape::kColumns, Shape::kPitch>(own, [](float v) { return v; });
     const bool again = __syncthreads_or(!finite);
     const Place at = find(span);
@@ -132,7 +134,8 @@ __global__ void AITER_LAUNCH_BOUNDS(wide::kGroupThreads, kGroupBlocks<kRows>)
     causal_conv1d_wide_group_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams<Rows>> a) {
 #if AITER_WGMMA
   extern __shared__ __align__(1024) char lines[];
-  const uint32_t d = a.launch.batch.quotient(blockIdx.x), span = (blockIdx.x - d * a.launch.batch.divisor) * a.launch.each, end = span + a.launch.each;
+  const uint32_t d = a.launch.batch.quotient(blockIdx.x), span = (blockIdx.x - d * a.launch.batch.divisor) * a.launch.each,
+      end = span + a.launch.each;
   WideGroup<T, Rows, kRows>(a, lines).run(d, span, end < a.launch.items ? end : a.launch.items);
 #endif
 }

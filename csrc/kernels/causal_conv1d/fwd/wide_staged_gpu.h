@@ -1,15 +1,15 @@
 // The forward kernel of wide filters for adjacent channels, on NVIDIA GPUs from sm_80 on.
 //
 // Tiling: a block has four vectors of channels, 64 bytes of a position, or two, and walks along a row, an item of each channel at a time.
-// While it computes an item, cp.async copies x of the next one to the stage, in memory's order. The block transposes the stage to tiles, one a
-// channel; each warp computes some of the channels and leaves their outputs in the tiles; then the block transposes them on the way to memory.
-// Halo: W - 1 positions in front of an item, rounded up to columns. The end of a tile becomes the halo of the next one. A block reads a halo
-// from memory at its first item alone.
+// While it computes an item, cp.async copies x of the next one to the stage, in memory's order. The block transposes the stage to tiles,
+// one a channel; each warp computes some of the channels and leaves their outputs in the tiles; then the block transposes them on the way
+// to memory. Halo: W - 1 positions in front of an item, rounded up to columns. The end of a tile becomes the halo of the next one. A block
+// reads a halo from memory at its first item alone.
 // Bytes: x once, out once, 64 adjacent bytes of a position.
 // Reduction, and outputs that are computed again: as in fwd/wide_gpu.h.
 //
-// Banks: eight lanes that access 16 bytes each meet in no bank if their addresses differ in bits 4 to 6. In the stage and in the tiles these
-// bits are exclusive ors of a vector's place with a permutation: of its position in the stage, and of its channel in the tiles.
+// Banks: eight lanes that access 16 bytes each meet in no bank if their addresses differ in bits 4 to 6. In the stage and in the tiles
+// these bits are exclusive ors of a vector's place with a permutation: of its position in the stage, and of its channel in the tiles.
 #pragma once
 
 #include "wide_gpu.h"
@@ -82,8 +82,8 @@ template <class T, class E, class Rows, int kVectors> class StagedBlock {
     return stage_ + uint32_t((((position << kBits) + vector) ^ permuted) * 16);
   }
 
-  // key returns the permutation of channel c's tile. In 16 bits eight lanes write half a column of two neighbouring channels, and read channels
-  // that differ in bit 0 and in their vector; in float32 they access neighbouring positions of each vector's channel.
+  // key returns the permutation of channel c's tile. In 16 bits eight lanes write half a column of two neighbouring channels, and read
+  // channels that differ in bit 0 and in their vector; in float32 they access neighbouring positions of each vector's channel.
   static AITER_DEVICE int key(int c) {
     const int vector = int(unsigned(c) / kSide);
     return sizeof(T) == 4 ? (vector & 1) * 4 | (vector & 2) : (c & 1) * 4 | (vector & 1) * 2 | vector >> 1;
@@ -92,7 +92,8 @@ template <class T, class E, class Rows, int kVectors> class StagedBlock {
   // place returns the address of positions [kSide * n, kSide * (n+1)) of channel c.
   AITER_DEVICE uint32_t place(int c, int n) const {
     const int column = n >> 3;
-    return shared_address(tiles_) + uint32_t((c * tile_elements_ + halo_) * int(sizeof(T)) + column * kLine + ((n ^ column ^ key(c)) & 7) * 16);
+    return shared_address(tiles_) +
+        uint32_t((c * tile_elements_ + halo_) * int(sizeof(T)) + column * kLine + ((n ^ column ^ key(c)) & 7) * 16);
   }
   AITER_DEVICE char* taps(int c) const { return taps_ + c * a_.launch.taps_bytes; }
 
@@ -166,7 +167,8 @@ template <class T, class E, class Rows, int kVectors> class StagedBlock {
         const int64_t u = at.start + p;
         T v = round_to<T>(0.0f);
         if (u >= 0) v = a_.p.x.template row<T>(b, d + c)[u * a_.p.x.last];
-        else if (a_.p.initial.data && u + a_.p.width > 0) v = a_.p.initial.template row<T>(b, d + c)[(u + a_.p.width - 1) * a_.p.initial.last];
+        else if (a_.p.initial.data && u + a_.p.width > 0)
+          v = a_.p.initial.template row<T>(b, d + c)[(u + a_.p.width - 1) * a_.p.initial.last];
         wide::set_shared(t.at(p), v);
       }
     }
@@ -177,7 +179,8 @@ template <class T, class E, class Rows, int kVectors> class StagedBlock {
     if constexpr (sizeof(T) == 2) {
       // A warp transposes 32 positions of eight channels at a time: matrix j has rows 2q and 2q+1 from positions 8q+2j and 8q+2j+1, so that
       // lane 4t+q receives positions 8q to 8q+7 of channel t.
-      constexpr int kParts = kStagedWarps / kVectors, kColumns = kParts / 2;  // of 32 positions, and columns, that the block transposes at a time
+      // Parts of 32 positions, and columns, that the block transposes at a time.
+      constexpr int kParts = kStagedWarps / kVectors, kColumns = kParts / 2;
       const int vector = warp_ % kVectors, part = warp_ / kVectors, j = lane_ >> 3, row = lane_ & 7, t = lane_ >> 2, q = lane_ & 3;
       if (vector * kSide >= channels) return;
       const uint32_t from = staged(part * 32 + row / 2 * 8 + j * 2 + row % 2, vector), to = place(vector * kSide + t, part * 4 + q);
@@ -195,7 +198,8 @@ template <class T, class E, class Rows, int kVectors> class StagedBlock {
         for (int p = 0; p < 4; p++) x[p] = load_shared<Words<4>>(staged(4 * first + p, c / kSide) + uint32_t(i * kThreads * 4 * 16));
         AITER_UNROLL
         for (int k = 0; k < 4; k++)
-          store_shared(columns_behind(place(c + k, first), i * kThreads / kVectors / 8), Words<4>{{x[0].word[k], x[1].word[k], x[2].word[k], x[3].word[k]}});
+          store_shared(columns_behind(place(c + k, first), i * kThreads / kVectors / 8),
+              Words<4>{{x[0].word[k], x[1].word[k], x[2].word[k], x[3].word[k]}});
       }
     }
   }
@@ -228,7 +232,9 @@ template <class T, class E, class Rows, int kVectors> class StagedBlock {
       store_shared(address, load_shared<Words<4>>(address + wide::kItem / E::kColumn * kLine));
     });
     warp_barrier();
-    const bool finite = a_.p.silu ? engine_.finish(t, [](float v) { return v * sigmoid(v); }) : engine_.finish(t, [](float v) { return v; });
+    const bool finite = a_.p.silu
+        ? engine_.finish(t, [](float v) { return v * sigmoid(v); })
+        : engine_.finish(t, [](float v) { return v; });
     if (warp_all(finite) && !a_.reach) return;
     warp_barrier();
     const int count = int(min64(a_.p.seqlen - at.start, wide::kItem));
@@ -241,8 +247,8 @@ template <class T, class E, class Rows, int kVectors> class StagedBlock {
     const int count = int(min64(a_.p.seqlen - at.start, wide::kItem));
     T* const out = a_.p.out.template row<T>(a_.launch.batch0 + at.b, first_channel(at.d)) + at.start * step;
     if constexpr (sizeof(T) == 2) {
-      // A warp transposes kVectors vectors of channels of kRuns runs of eight positions at a time. Lane 4t+q receives vector q % kVectors of
-      // position t of run q / kVectors: matrix j has rows 2q and 2q+1 from channels 2j and 2j+1 of the vector.
+      // A warp transposes kVectors vectors of channels of kRuns runs of eight positions at a time. Lane 4t+q receives vector q % kVectors
+      // of position t of run q / kVectors: matrix j has rows 2q and 2q+1 from channels 2j and 2j+1 of the vector.
       constexpr int kRuns = 4 / kVectors, kBlockRuns = kStagedWarps * kRuns;
       const int j = lane_ >> 3, row = lane_ & 7, t = lane_ >> 2, q = lane_ & 3;
       const uint32_t from = place(row / 2 % kVectors * kSide + j * 2 + row % 2, warp_ * kRuns + row / 2 / kVectors);
@@ -273,7 +279,9 @@ template <class T, class E, class Rows, int kVectors> class StagedBlock {
 
   AITER_DEVICE void finish_row(const Item& at) const {
     AITER_ROLLED
-    for (int c = warp_; c < channels_of(at); c += kStagedWarps) a_.p.template finish<T>(a_.launch.batch0 + at.b, first_channel(at.d) + c, lane_, 32);
+    for (int c = warp_; c < channels_of(at); c += kStagedWarps) {
+      a_.p.template finish<T>(a_.launch.batch0 + at.b, first_channel(at.d) + c, lane_, 32);
+    }
   }
 
   const Args& a_;
@@ -292,15 +300,17 @@ __global__ void AITER_LAUNCH_BOUNDS(kStagedWarps * 32, 1)
 #if AITER_ASYNC_COPY
   extern __shared__ SharedLine shared[];
   const uint32_t n = blockIdx.x * a.launch.each, end = n + a.launch.each;
-  StagedBlock<T, wide::WideEngine<T>, Rows, kVectors>(a, reinterpret_cast<char*>(shared)).run(n, end < a.launch.items ? end : a.launch.items);
+  StagedBlock<T, wide::WideEngine<T>, Rows, kVectors>(a, reinterpret_cast<char*>(shared))
+      .run(n, end < a.launch.items ? end : a.launch.items);
 #else
   (void)a;
 #endif
 }
 
-// try_launch_wide_staged launches rows whose channels are adjacent, in vectors of 16 bytes. A block has four vectors, or two if shared memory
-// does not hold more, or if multiprocessors had nothing to do.
-template <class T, class Rows> Attempt try_launch_wide_staged(const WideParams<Rows>& problem, const Topology& gpu, const OpStream& stream) {
+// try_launch_wide_staged launches rows whose channels are adjacent, in vectors of 16 bytes. A block has four vectors, or two if shared
+// memory does not hold more, or if multiprocessors had nothing to do.
+template <class T, class Rows>
+Attempt try_launch_wide_staged(const WideParams<Rows>& problem, const Topology& gpu, const OpStream& stream) {
   constexpr int kSide = kVecElems<T>, kReserved = 1024;  // bytes that the GPU takes of a block's shared memory
   WideParams<Rows> a = problem;
   const auto memory = wide::WarpMemory::of<T>(gpu);

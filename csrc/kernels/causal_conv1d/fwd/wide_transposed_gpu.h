@@ -1,7 +1,7 @@
 // The forward kernel of wide filters for adjacent channels of 16-bit elements, on NVIDIA GPUs from sm_90 on.
 //
-// Tiling: a block has four vectors of channels, 64 bytes of a position, and walks along its part of their rows, an item of each channel at a
-// time. It copies x to shared memory, transposes it there, computes in the same place, and transposes the outputs on the way to memory
+// Tiling: a block has four vectors of channels, 64 bytes of a position, and walks along its part of their rows, an item of each channel at
+// a time. It copies x to shared memory, transposes it there, computes in the same place, and transposes the outputs on the way to memory
 // (wide/transposed_gpu.h). Two blocks share a multiprocessor: while one computes, the other copies, since half of the blocks begin later.
 // A warp copies, transposes and stores units of its own, and computes channels of its own: the block waits between these alone.
 // Halo: W - 1 positions in front of an item, rounded up to columns, from the item before. A block reads a halo from memory at its first
@@ -124,7 +124,8 @@ template <class T, class Rows> class TransposedBlock {
     }
   }
 
-  // write_taps writes the taps of the warp's channels, and the zeros around them, to shared memory. The loads of a tap of each channel overlap.
+  // write_taps writes the taps of the warp's channels, and the zeros around them, to shared memory. The loads of a tap of each channel
+  // overlap.
   template <bool kSplit> AITER_DEVICE void write_taps() const {
     using Bits = std::conditional_t<kSplit, float, Bits16>;
     const Problem& p = a_.p;
@@ -132,7 +133,8 @@ template <class T, class Rows> class TransposedBlock {
     AITER_ROLLED
     for (int i = lane_ - 32; i - lane_ < count + 16; i += 32) {
       const wide::TapReader taps(p, first_ + warp_, i - zeros);
-      const bool tap = i >= zeros && i < count, first = i >= -wide::kTransposedPad && i < count + 16, second = first && i > -wide::kTransposedPad;
+      const bool tap = i >= zeros && i < count, first = i >= -wide::kTransposedPad && i < count + 16,
+          second = first && i > -wide::kTransposedPad;
       Bits bits[kOwn];
       AITER_UNROLL
       for (int k = 0; k < kOwn; k++) {
@@ -221,7 +223,9 @@ template <class T, class Rows> class TransposedBlock {
       } else if (valid && u + a_.p.width > 0) {
         cold_branch();
         AITER_UNROLL
-        for (int c = 0; c < 8; c++) v.set(c, a_.p.initial.template row<T>(at.b, d + vector * 8 + c)[(u + a_.p.width - 1) * a_.p.initial.last]);
+        for (int c = 0; c < 8; c++) {
+          v.set(c, a_.p.initial.template row<T>(at.b, d + vector * 8 + c)[(u + a_.p.width - 1) * a_.p.initial.last]);
+        }
       }
       const int column = (p + positions) / 64;
       AITER_UNROLL
@@ -256,7 +260,8 @@ template <class T, class Rows> class TransposedBlock {
     engine_.keep_halo(channel, halo_columns());
     warp_barrier();
     const float down = bits_to_float((254u << 23) - float_to_bits(scale));  // 1 / scale
-    const bool finite = a_.p.silu ? engine_.finish(channel, [&](float v) { return kIsBf16<T> ? v * sigmoid(v) : v * down * sigmoid(v * down); })
+    const bool finite = a_.p.silu
+        ? engine_.finish(channel, [&](float v) { return kIsBf16<T> ? v * sigmoid(v) : v * down * sigmoid(v * down); })
                                   : engine_.finish(channel, [&](float v) { return kIsBf16<T> ? v : v * down; });
     if (warp_all(finite) && !a_.reach) return;
     warp_barrier();
@@ -324,11 +329,13 @@ __global__ void AITER_LAUNCH_BOUNDS(kTransposedWarps * 32, kTransposedBlocks)
 // try_launch_wide_transposed launches rows whose channels are adjacent, in vectors of 16 bytes. It divides the items of a group of channels
 // among launch.each blocks. Neighbouring blocks have neighbouring channels, whose bytes memory transfers together. It takes no problem that
 // leaves multiprocessors without a block, where wide_staged has more warps for an item.
-template <class T, class Rows> Attempt try_launch_wide_transposed(const WideParams<Rows>& problem, const Topology& gpu, const OpStream& stream) {
+template <class T, class Rows>
+Attempt try_launch_wide_transposed(const WideParams<Rows>& problem, const Topology& gpu, const OpStream& stream) {
   WideParams<Rows> a = problem;
   const int blocks = wide::transposed_blocks(a.launch.taps);
   const int64_t bytes = TransposedMemory::bytes(blocks, a.launch.split), slots = kTransposedBlocks * gpu.multiprocessors;
-  if (a.launch.taps > wide::kTransposedMost || kTransposedBlocks * (bytes + 1024) > gpu.shared_bytes) return {};  // the GPU takes 1024 of each block
+  // The GPU reserves 1024 bytes of each block.
+  if (a.launch.taps > wide::kTransposedMost || kTransposedBlocks * (bytes + 1024) > gpu.shared_bytes) return {};
   const int64_t segments = (a.p.seqlen + wide::kItem - 1) / wide::kItem, items = a.p.rows() * segments;
   const int64_t groups = (a.p.dim + TransposedMemory::kGroup - 1) / TransposedMemory::kGroup;
   if (2 * groups * items < 3 * gpu.multiprocessors || items >= 1 << 30 || groups >= 1 << 20) return {};
@@ -341,7 +348,8 @@ template <class T, class Rows> Attempt try_launch_wide_transposed(const WidePara
   a.launch.items = uint32_t(items), a.launch.each = uint32_t(each);
   a.launch.batch0 = 0, a.launch.dim0 = 0;
   a.launch.taps_bytes = TransposedMemory::taps_bytes(blocks, a.launch.split);
-  return launched(launch(stream, causal_conv1d_wide_transposed_kernel<T, Rows>, {unsigned(groups * each), kTransposedWarps * 32, unsigned(bytes)}, a));
+  return launched(launch(stream, causal_conv1d_wide_transposed_kernel<T, Rows>,
+      {unsigned(groups * each), kTransposedWarps * 32, unsigned(bytes)}, a));
 }
 
 }  // namespace aiter::conv1d::fwd

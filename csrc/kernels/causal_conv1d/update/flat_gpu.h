@@ -80,7 +80,8 @@ template <class T> class FlatTaps {
     int at[kVec];
     AITER_UNROLL
     for (int i = 0; i < kVec; i++) {
-      const int age = origin - 1 - v.value_of(i), tap = int(p.width) - 2 - (age < 0 ? age + int(p.length) : age);  // age 0: the newest value
+      // Age 0 is the newest value.
+      const int age = origin - 1 - v.value_of(i), tap = int(p.width) - 2 - (age < 0 ? age + int(p.length) : age);
       if (tap >= 0) used_.word[i / kWordElems<T>] |= (sizeof(T) == 4 ? 0xffffffffu : 0xffffu) << (i % kWordElems<T> * 16);
       at[i] = v.channel_of(i) * int(p.weight.first) + (tap > 0 ? tap : 0) * int(p.weight.last);
     }
@@ -230,7 +231,9 @@ AITER_DEVICE void run_flat(const KernelParam<Stateful>& a, const FlatPlan& plan,
     block_barrier();
     AITER_UNROLL
     for (int r = 0; r < kFlatSequences; r++)
-      if (inside && slot[r] >= 0 && (alone || !shared->shares[r])) values[r].store(v, state + slot[r] * reload_kernarg(a).state.batch, shifts);
+      if (inside && slot[r] >= 0 && (alone || !shared->shares[r])) {
+        values[r].store(v, state + slot[r] * reload_kernarg(a).state.batch, shifts);
+      }
     const int from = c * length, first = -least(-(from / kVec), -chunk);
     const int last = c < channels ? least((from + length - 1) / kVec, chunk + kFlatThreads - 1) : -1;
     AITER_ROLLED

@@ -20,7 +20,8 @@ namespace aiter::conv1d::varlen {
 
 // A block computes the first width-1 positions of a sequence, of some channels, and their state.
 template <class T>
-__global__ void AITER_LAUNCH_BOUNDS(kThreads, 10) causal_conv1d_varlen_heads_kernel(KernelParam<Stateful> p, int64_t first, int64_t groups) {
+__global__ void AITER_LAUNCH_BOUNDS(kThreads, 10) causal_conv1d_varlen_heads_kernel(KernelParam<Stateful> p, int64_t first,
+    int64_t groups) {
   const DivMod at = divmod(first + blockIdx.x, groups);
   if (!p.sequence(at.quotient).live) return;
   const int64_t d = at.remainder * blockDim.x + threadIdx.x;
@@ -30,7 +31,8 @@ __global__ void AITER_LAUNCH_BOUNDS(kThreads, 10) causal_conv1d_varlen_heads_ker
 template <class T> Status launch_heads(const Stateful& p, const OpStream& stream) {
   const int64_t groups = (p.dim + kThreads - 1) / kThreads, blocks = p.batch * groups;
   for (int64_t first = 0; first < blocks; first += kMaxBlocks)
-    AITER_TRY(launch(stream, causal_conv1d_varlen_heads_kernel<T>, {unsigned(min64(blocks - first, kMaxBlocks)), kThreads}, p, first, groups));
+    AITER_TRY(launch(stream, causal_conv1d_varlen_heads_kernel<T>, {unsigned(min64(blocks - first, kMaxBlocks)), kThreads}, p, first,
+        groups));
   return Status();
 }
 

@@ -96,7 +96,8 @@ template <class T> class DirectEngine {
     AITER_UNROLL
     for (int k = 0; k < kColumn + kBlock; k += kVec) {
       const int p = k - kBlock * (i + 1);
-      const auto v = *reinterpret_cast<const Vec<T, kVec>*>(p < 0 ? tile.place(column - 1, (p + kColumn) / kVec) : tile.place(column, p / kVec));
+      const auto v = *reinterpret_cast<const Vec<T, kVec>*>(
+          p < 0 ? tile.place(column - 1, (p + kColumn) / kVec) : tile.place(column, p / kVec));
       AITER_UNROLL
       for (int e = 0; e < kVec; e++) x[k + e] = v.value(e);
     }

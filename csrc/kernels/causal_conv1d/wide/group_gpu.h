@@ -122,8 +122,8 @@ template <class T, int kN> class GroupEngine {
     if (i > -kGroupPad) set_shared(to + group_pitch(count_) - 1, v);
   }
 
-  // A lane has these parts of A_s: the pairs of taps 0, -8 and 8 apart from W-1 - 16 (s+w-3) - g + 2t, the first one twice. The pair 8 further
-  // is the one -8 apart of the product before.
+  // A lane has these parts of A_s: the pairs of taps 0, -8 and 8 apart from W-1 - 16 (s+w-3) - g + 2t, the first one twice. The pair 8
+  // further is the one -8 apart of the product before.
   using Factor = uint32_t[4];
   static AITER_DEVICE uint32_t pair(uint32_t t) { return load_shared<Words<1>>(t).word[0]; }
   static AITER_DEVICE void get(Factor& f, uint32_t t, uint32_t& near) {

@@ -36,7 +36,8 @@ struct WarpMemory {
   // tile_bytes returns the bytes of a tile with a halo for so many taps; taps_bytes those of the taps.
   int tile_bytes(int taps) const {
     const int column = kItem / lanes;
-    const int toeplitz = ((taps + 30 + kToeplitzColumn) / kToeplitzColumn * kToeplitzColumn + kItem) / kToeplitzColumn * pitch_of(kToeplitzColumn * size);
+    const int toeplitz = ((taps + 30 + kToeplitzColumn) / kToeplitzColumn * kToeplitzColumn + kItem) / kToeplitzColumn *
+        pitch_of(kToeplitzColumn * size);
     const int plain = ((taps + 7 + column - 1) / column * column + kItem) / column * pitch_of(column * size);
     return matrix && (!direct || toeplitz > plain) ? toeplitz : plain;
   }
@@ -54,7 +55,8 @@ struct WarpMemory {
 
 // vectors_aligned reports whether all rows of seqlen positions are whole vectors of 16 bytes.
 template <class T> inline bool vectors_aligned(const Array3& t, int64_t seqlen) {
-  return seqlen % kVecElems<T> == 0 && t.last == 1 && is_aligned(t.data, 16) && t.batch * int64_t(sizeof(T)) % 16 == 0 && t.dim * int64_t(sizeof(T)) % 16 == 0;
+  return seqlen % kVecElems<T> == 0 && t.last == 1 && is_aligned(t.data, 16) && t.batch * int64_t(sizeof(T)) % 16 == 0 &&
+      t.dim * int64_t(sizeof(T)) % 16 == 0;
 }
 
 // plan returns the division of all but the work range, and the memory of a tile. tiles: tiles of a stage; extra: other bytes of a warp.
@@ -81,7 +83,8 @@ template <class Run> Status launch_items(Launch a, const Problem& p, int lanes, 
       a.dim0 = d, a.batch0 = b, a.items = uint32_t(items), a.each = uint32_t(max64(each, items / (kMaxBlocks * a.warps) + 1));
       a.segments = make_fastdiv(segments), a.batch = make_fastdiv(rows);
       const int64_t warps = (items + a.each - 1) / a.each;
-      AITER_TRY(run(a, LaunchConfig{unsigned((warps + a.warps - 1) / a.warps), unsigned(a.warps * lanes), unsigned(a.warps * a.warp_bytes)}));
+      AITER_TRY(run(a, LaunchConfig{unsigned((warps + a.warps - 1) / a.warps), unsigned(a.warps * lanes),
+          unsigned(a.warps * a.warp_bytes)}));
     }
   return Status();
 }

@@ -5,8 +5,8 @@
 // elements apart. E is an engine, which multiplies: ToeplitzEngine on matrix cores, DirectEngine on vector units.
 //
 // Lanes that read the same positions of neighbouring columns must not meet in a bank. Where a column is a line of 128 bytes, which
-// cp.async writes as a whole, vector v of column c takes place v ^ c % 8 ^ key in it: tiles of several channels, of which lanes read the same
-// position, have different keys. Otherwise columns are 16 bytes further apart.
+// cp.async writes as a whole, vector v of column c takes place v ^ c % 8 ^ key in it: tiles of several channels, of which lanes read the
+// same position, have different keys. Otherwise columns are 16 bytes further apart.
 #pragma once
 
 #include <aiter/gpu.h>
@@ -210,7 +210,8 @@ template <class T, class E, bool kMirrored> struct LanePlace {
   // The lane's first run has n positions, from `within` on of a column.
   AITER_DEVICE LanePlace(const Tile<T, E>& tile, int column, int within, [[maybe_unused]] int n) {
     using V = Tile<T, E>;
-    T* const first = kMirrored ? tile.place(kItem / E::kColumn - 1 - column, V::kLineVecs - 1) + V::kVec - n - within : tile.place(column, 0) + within;
+    T* const first = kMirrored ? tile.place(kItem / E::kColumn - 1 - column, V::kLineVecs - 1) + V::kVec - n - within
+        : tile.place(column, 0) + within;
 #if AITER_ASYNC_COPY
     base = shared_address(first);
 #else
@@ -220,7 +221,8 @@ template <class T, class E, bool kMirrored> struct LanePlace {
 #if AITER_ASYNC_COPY
   AITER_DEVICE uint32_t at(int columns, int within) const {
     const uint32_t step = uint32_t(columns * E::kPitch * int(sizeof(T))), inside = uint32_t(within * int(sizeof(T)));
-    const uint32_t first = kSwizzled ? base ^ inside : kMirrored ? base - inside : base + inside;  // the swizzle of columns 8 apart is the same
+    // The swizzle of columns 8 apart is the same.
+    const uint32_t first = kSwizzled ? base ^ inside : kMirrored ? base - inside : base + inside;
     return kMirrored ? first - step : first + step;
   }
   template <class V> AITER_DEVICE V read(int columns, int within) const { return load_shared<V>(at(columns, within)); }
@@ -246,7 +248,8 @@ AITER_DEVICE void load_vectors(const Tile<T, E>& tile, const T* x, Position seql
 
 // load_elements is load_vectors for any row, whose positions are `step` elements apart. Positions before it are initial states, or zeros.
 template <class T, class E>
-AITER_DEVICE void load_elements(const Tile<T, E>& tile, const Problem& p, const T* x, int64_t step, int64_t b, int64_t d, int64_t origin, int halo) {
+AITER_DEVICE void load_elements(const Tile<T, E>& tile, const Problem& p, const T* x, int64_t step, int64_t b, int64_t d, int64_t origin,
+    int halo) {
   const int low = clamp_position(-origin), high = clamp_position(p.seqlen - origin);
   tile.copy_elements(halo, [&](int at) {
     const int64_t t = origin + at;

@@ -340,7 +340,8 @@ template <class T> class ToeplitzEngine {
   AITER_DEVICE void store(const Tile<T, ToeplitzEngine>& tile, int u, const typename M::Sums& y, NonFinite<T>& found) const {
     AITER_UNROLL
     for (float v : y.column[0]) found.check(v);
-    *reinterpret_cast<Vec<T, M::kRowRun>*>(tile.own + M::column(lane_, 0) * kPitch + u * kStep + M::row(lane_)) = pack_vec<T, M::kRowRun>(y.column[0]);
+    *reinterpret_cast<Vec<T, M::kRowRun>*>(tile.own + M::column(lane_, 0) * kPitch + u * kStep + M::row(lane_)) =
+        pack_vec<T, M::kRowRun>(y.column[0]);
   }
 #endif
 

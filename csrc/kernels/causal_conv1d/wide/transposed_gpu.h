@@ -11,12 +11,13 @@ namespace aiter::conv1d::wide {
 constexpr int kTransposedVectors = 4, kTransposedTiles = 2;  // of a block; of 8 columns, of an item
 
 // TransposedLayout is where the vectors of channels of an item are in shared memory, a position a slot of each vector. 32
-// slots are a unit. When it is transposed, slot 4c + n has positions 8n to 8n+7 of channel c: the same bytes, so that a warp transposes it alone.
+// slots are a unit. When it is transposed, slot 4c + n has positions 8n to 8n+7 of channel c: the same bytes, so that a warp transposes it
+// alone.
 //
 // Banks: eight lanes that access 16 bytes each meet in no bank if their addresses differ in bits 4 to 6, which are exclusive ors of a
-// slot's vector with a permutation of its number. Slots whose numbers differ in bits 0 to 2 (lanes that write transposed vectors), 0, 3 and 4
-// (matrix rows that are read to be transposed) or 6 to 8 (the same vector of 8 columns) differ there, and so do those of four vectors and bit
-// 0 or 2 (positions that arrive, and matrix rows that are transposed back).
+// slot's vector with a permutation of its number. Slots whose numbers differ in bits 0 to 2 (lanes that write transposed vectors), 0, 3 and
+// 4 (matrix rows that are read to be transposed) or 6 to 8 (the same vector of 8 columns) differ there, and so do those of four vectors and
+// bit 0 or 2 (positions that arrive, and matrix rows that are transposed back).
 struct TransposedLayout {
   static constexpr int kUnit = 32 * kTransposedVectors * 16, kColumn = 2 * kUnit;  // bytes
 
@@ -33,9 +34,9 @@ struct TransposedLayout {
 
 constexpr int kTransposedPad = 30;  // zeros in front of the taps; half as many, and one, behind them
 
-// transposed_blocks returns how many T_m follow T_0 for a filter, which is rounded up to one of few lengths, so that code for each is without
-// loops: 1, 2, 4 or 8. transposed_taps returns the taps of so many: the first ones are zeros. transposed_halo returns the columns in front of an
-// item that they read, transposed_pitch the elements between two copies of a filter, whose banks differ by at least eight.
+// transposed_blocks returns how many T_m follow T_0 for a filter, which is rounded up to one of few lengths, so that code for each is
+// without loops: 1, 2, 4 or 8. transposed_taps returns the taps of so many: the first ones are zeros. transposed_halo returns the columns
+// in front of an item that they read, transposed_pitch the elements between two copies of a filter, whose banks differ by at least eight.
 constexpr int kTransposedMost = 129;  // taps
 AITER_SHARED constexpr int transposed_blocks(int taps) { return taps <= 17 ? 1 : taps <= 33 ? 2 : taps <= 65 ? 4 : 8; }
 AITER_SHARED constexpr int transposed_taps(int blocks) { return 16 * blocks + 1; }
@@ -63,8 +64,8 @@ template <class T> class TransposedEngine {
 
   AITER_DEVICE explicit TransposedEngine(int lane) : lane_(lane) {}
 
-  // channel returns the places of channel c. own, halo and taps are the places of all channels' columns, of channel 0's halo, and of channel
-  // c's taps. The compiler does not know what they are made of: it would compute them for each channel.
+  // channel returns the places of channel c. own, halo and taps are the places of all channels' columns, of channel 0's halo, and of
+  // channel c's taps. The compiler does not know what they are made of: it would compute them for each channel.
   AITER_DEVICE Channel channel(int c, int blocks, uint32_t own, uint32_t halo, uint32_t taps) const {
     const int columns = transposed_halo(blocks), line = lane_ & 7;
     const int slot = Layout::transposed(c, lane_ >> 3);  // rows of four matrices: two steps, two vectors each
@@ -76,7 +77,8 @@ template <class T> class TransposedEngine {
     AITER_UNROLL
     for (int n = 1; n <= 2; n++) {
       const uint32_t first = line >= n ? own + uint32_t(Layout::line(slot + (line - n) * 64)) : halo + uint32_t((columns + line - n) * 128);
-      at.before[n - 1] = first + uint32_t(Layout::inside(slot + (line + 8 - n) * 64, c / 8)), at.between[n - 1] = line >= n ? Layout::kUnit : 0;
+      at.before[n - 1] = first + uint32_t(Layout::inside(slot + (line + 8 - n) * 64, c / 8));
+      at.between[n - 1] = line >= n ? Layout::kUnit : 0;
       launder(at.before[n - 1]), launder(at.between[n - 1]);
     }
     at.last = own + uint32_t(Layout::at(kept, c / 8));
@@ -87,7 +89,8 @@ template <class T> class TransposedEngine {
   }
   // behind returns the places of the channel that is n behind one, where n has no bit of its number.
   static AITER_DEVICE Channel behind(Channel at, int n, uint32_t halo_bytes, uint32_t taps_bytes) {
-    const uint32_t line = uint32_t(Layout::line(Layout::transposed(n, 0))), inside = uint32_t(Layout::inside(Layout::transposed(n, 0), n / 8));
+    const uint32_t line = uint32_t(Layout::line(Layout::transposed(n, 0))),
+        inside = uint32_t(Layout::inside(Layout::transposed(n, 0), n / 8));
     const uint32_t halo = uint32_t(n) * halo_bytes;
     at.row = (at.row ^ inside) + line;
     AITER_UNROLL
@@ -149,8 +152,8 @@ template <class T> class TransposedEngine {
     low[0] = v[0], low[1] = v[1], high[0] = v[2], high[1] = v[3];
   }
 
-  // What a lane 4g+t has of T_m, a Factor, are the pairs of taps 0, -8 and 8 apart from W-1-16m-g+2t, the first one twice. The pair 8 further
-  // is the one -8 apart of T_{m-1}.
+  // What a lane 4g+t has of T_m, a Factor, are the pairs of taps 0, -8 and 8 apart from W-1-16m-g+2t, the first one twice. The pair 8
+  // further is the one -8 apart of T_{m-1}.
   using Factor = uint32_t[4];
   static AITER_DEVICE uint32_t pair(uint32_t t) { return load_shared<Words<1>>(t).word[0]; }
   static AITER_DEVICE void get(Factor& f, uint32_t t, uint32_t near) {
