@@ -1,6 +1,9 @@
 package optests
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // conv1d is one causal depthwise convolution in float64; every slice is row-major.
 // A row is one (batch, channel) pair. The positions of a row are -(width-1), the
@@ -17,61 +20,73 @@ type conv1d struct {
 	silu    bool
 }
 
-// at is X[t]: x, or before position 0 the initial state.
-func (c *conv1d) at(row, t int) float64 {
-	switch {
-	case t >= 0:
-		return c.x[row*c.seqlen+t]
-	case c.initial != nil:
-		return c.initial[row*(c.width-1)+t+c.width-1]
-	}
-	return 0
+// conv1dRow is one row of a convolution. Index i of xs and numbers is position i-(width-1).
+type conv1dRow struct {
+	*conv1d
+	filter  []float64 // (width)
+	bias    float64
+	xs      []float64 // X: the initial state or zeros, then x
+	numbers []float64 // sequence numbers, NaN before position 0; nil for one sequence
 }
 
-// filter is the weight of a row's channel.
-func (c *conv1d) filter(row int) []float64 {
-	g := row % c.dim / (c.dim / c.groups)
-	return c.weight[g*c.width : (g+1)*c.width]
+func (c *conv1d) row(row int) conv1dRow {
+	n, channel := c.width-1, row%c.dim
+	r := conv1dRow{conv1d: c, xs: make([]float64, n+c.seqlen)}
+	group := channel / (c.dim / c.groups)
+	r.filter = c.weight[group*c.width : (group+1)*c.width]
+	if c.bias != nil {
+		r.bias = c.bias[channel]
+	}
+	if c.initial != nil {
+		copy(r.xs, c.initial[row*n:(row+1)*n])
+	}
+	copy(r.xs[n:], c.x[row*c.seqlen:(row+1)*c.seqlen])
+	if c.seq != nil {
+		r.numbers = slices.Concat(slices.Repeat([]float64{math.NaN()}, n), c.seq[row/c.dim*c.seqlen:][:c.seqlen])
+	}
+	return r
+}
+
+// window returns the values and the sequence numbers of the positions that the taps of position t
+// meet, and the sequence number of t. Position t sees those with an equal number. No number equals
+// NaN: with sequence numbers no position uses the positions before 0, and padding, whose numbers
+// are negative, uses none. So a NaN in padding reaches no gradient.
+func (r conv1dRow) window(t int) (xs, numbers []float64, number float64) {
+	xs = r.xs[t : t+r.width]
+	if r.numbers == nil {
+		return xs, nil, 0
+	}
+	return xs, r.numbers[t : t+r.width], r.number(t)
+}
+
+// number is the sequence number of position t, NaN if it belongs to no sequence.
+func (r conv1dRow) number(t int) float64 {
+	if r.padding(t) {
+		return math.NaN()
+	}
+	return r.numbers[t+r.width-1]
 }
 
 // padding reports whether position t belongs to no sequence.
-func (c *conv1d) padding(row, t int) bool {
-	return c.seq != nil && c.seq[row/c.dim*c.seqlen+t] < 0
-}
-
-// sees is the sequence mask: it reports whether position t uses position u <= t.
-// With sequence numbers no position uses the positions before 0, and padding uses
-// none: a NaN in padding reaches no gradient.
-func (c *conv1d) sees(row, t, u int) bool {
-	if c.seq == nil {
-		return true
-	}
-	s := c.seq[row/c.dim*c.seqlen:]
-	return u >= 0 && s[t] >= 0 && s[t] == s[u]
+func (r conv1dRow) padding(t int) bool {
+	return r.numbers != nil && r.numbers[t+r.width-1] < 0
 }
 
 // preactivation is p[t], the sum before the activation. The zeros before a row are
 // values of X: an infinite weight times such a zero is NaN.
-func (c *conv1d) preactivation(row, t int) float64 {
-	w, p := c.filter(row), 0.0
-	if c.bias != nil {
-		p = c.bias[row%c.dim]
-	}
-	for k := range c.width {
-		if u := t - (c.width - 1) + k; c.sees(row, t, u) {
-			p += w[k] * c.at(row, u)
-		}
-	}
-	return p
+func (r conv1dRow) preactivation(t int) float64 {
+	xs, numbers, number := r.window(t)
+	return r.bias + sumProducts(r.filter, xs, numbers, number)
 }
 
 // out is y, (batch, dim, seqlen); it is 0 in padding.
 func (c *conv1d) out() []float64 {
 	y := make([]float64, len(c.x))
 	parallel(c.batch*c.dim, func(row int) {
+		r := c.row(row)
 		for t := range c.seqlen {
-			if !c.padding(row, t) {
-				y[row*c.seqlen+t] = c.activate(c.preactivation(row, t))
+			if !r.padding(t) {
+				y[row*c.seqlen+t] = c.activate(r.preactivation(t))
 			}
 		}
 	})
@@ -90,9 +105,9 @@ func (c *conv1d) activate(p float64) float64 {
 // final is the last width-1 values of X, (batch, dim, width-1).
 func (c *conv1d) final() []float64 {
 	n := c.width - 1
-	f := make([]float64, c.batch*c.dim*n)
-	for i := range f {
-		f[i] = c.at(i/n, c.seqlen-n+i%n)
+	f := make([]float64, 0, c.batch*c.dim*n)
+	for row := range c.batch * c.dim {
+		f = append(f, c.row(row).xs[c.seqlen:]...)
 	}
 	return f
 }
@@ -111,8 +126,15 @@ func (c *conv1d) grads(dout, dfinal []float64) conv1dGrads {
 		weight: make([]float64, c.groups*c.width), bias: make([]float64, c.dim),
 	}
 	parallel(rows, func(row int) {
+		in := c.row(row)
+		reversed := slices.Clone(in.filter)
+		slices.Reverse(reversed)
+		gs := g[row*c.seqlen : (row+1)*c.seqlen]
 		for u := -n; u < c.seqlen; u++ {
-			v := c.inputGrad(g, dfinal, row, u)
+			v := in.inputGrad(gs, reversed, u)
+			if j := u - (c.seqlen - n); j >= 0 && dfinal != nil {
+				v += dfinal[row*n+j]
+			}
 			if u < 0 {
 				r.initial[row*n+u+n] = v
 			} else {
@@ -133,10 +155,11 @@ func (c *conv1d) grads(dout, dfinal []float64) conv1dGrads {
 func (c *conv1d) preactivationGrad(dout []float64) []float64 {
 	g := make([]float64, len(dout))
 	parallel(c.batch*c.dim, func(row int) {
+		r := c.row(row)
 		for t := range c.seqlen {
-			if !c.padding(row, t) {
+			if !r.padding(t) {
 				i := row*c.seqlen + t
-				g[i] = dout[i] * c.activationGrad(row, t)
+				g[i] = dout[i] * r.activationGrad(t)
 			}
 		}
 	})
@@ -144,43 +167,84 @@ func (c *conv1d) preactivationGrad(dout []float64) []float64 {
 }
 
 // activationGrad is dy/dp at position t.
-func (c *conv1d) activationGrad(row, t int) float64 {
-	if !c.silu {
+func (r conv1dRow) activationGrad(t int) float64 {
+	if !r.silu {
 		return 1
 	}
-	p := c.preactivation(row, t)
+	p := r.preactivation(t)
 	s := sigmoid(p)
 	return s * (1 + p*(1-s))
 }
 
-// inputGrad is the gradient with respect to X[u]: dx for u >= 0, dinitial for u < 0.
-// It has no product for a t outside the row: an infinite weight reaches a gradient
-// only through an existing g.
-func (c *conv1d) inputGrad(g, dfinal []float64, row, u int) float64 {
-	w, sum := c.filter(row), 0.0
-	for k := range c.width {
-		if t := u + k; t >= 0 && t < c.seqlen && c.sees(row, t, u) {
-			sum += w[c.width-1-k] * g[row*c.seqlen+t]
-		}
+// inputGrad is the gradient with respect to X[u] through y: dx for u >= 0, dinitial for u < 0. g is
+// the row's gradient with respect to p, reversed its filter, last tap first. It has no product for a
+// position outside the row: an infinite weight reaches a gradient only through an existing g.
+func (r conv1dRow) inputGrad(g, reversed []float64, u int) float64 {
+	from, to := max(u, 0), min(u+r.width, r.seqlen) // the positions whose taps meet u
+	reversed, g = reversed[from-u:to-u], g[from:to]
+	if r.numbers == nil {
+		return sumProducts(reversed, g, nil, 0)
 	}
-	if j := u - (c.seqlen - c.width + 1); j >= 0 && dfinal != nil {
-		sum += dfinal[row*(c.width-1)+j]
-	}
-	return sum
+	n := r.width - 1
+	return sumProducts(reversed, g, r.numbers[from+n:to+n], r.number(u))
 }
 
 // weightGrad adds the gradients of channel d to dweight (width) and dbias.
 func (c *conv1d) weightGrad(g []float64, d int, dweight []float64, dbias *float64) {
 	for b := range c.batch {
 		row := b*c.dim + d
-		for t := range c.seqlen {
-			gt := g[row*c.seqlen+t]
+		r := c.row(row)
+		for t, gt := range g[row*c.seqlen : (row+1)*c.seqlen] {
 			*dbias += gt
-			for k := range c.width {
-				if u := t - (c.width - 1) + k; c.sees(row, t, u) {
-					dweight[k] += c.at(row, u) * gt
-				}
-			}
+			xs, numbers, number := r.window(t)
+			addScaled(dweight, xs, gt, numbers, number)
+		}
+	}
+}
+
+// sumProducts is the sum of a[i]*b[i] over the elements with that number, or over all if numbers is
+// nil. The race detector would make the loop 30 times slower, and the slices are of one goroutine.
+//
+//go:norace
+func sumProducts(a, b, numbers []float64, number float64) float64 {
+	b = b[:len(a)]
+	if numbers == nil {
+		return sumAllProducts(a, b)
+	}
+	sum := 0.0
+	for i, n := range numbers[:len(a)] {
+		if n == number {
+			sum += a[i] * b[i]
+		}
+	}
+	return sum
+}
+
+// sumAllProducts has four partial sums, so that an addition does not wait for the one before it.
+//
+//go:norace
+func sumAllProducts(a, b []float64) float64 {
+	var s0, s1, s2, s3 float64
+	for ; len(a) >= 4 && len(b) >= 4; a, b = a[4:], b[4:] {
+		s0 += a[0] * b[0]
+		s1 += a[1] * b[1]
+		s2 += a[2] * b[2]
+		s3 += a[3] * b[3]
+	}
+	for i := range a {
+		s0 += a[i] * b[i]
+	}
+	return s0 + s1 + (s2 + s3)
+}
+
+// addScaled adds scale*v[i] to the elements of sum with that number, or to all if numbers is nil.
+//
+//go:norace
+func addScaled(sum, v []float64, scale float64, numbers []float64, number float64) {
+	v = v[:len(sum)]
+	for i := range sum {
+		if numbers == nil || numbers[i] == number {
+			sum[i] += v[i] * scale
 		}
 	}
 }
