@@ -26,8 +26,8 @@ func bind(lib *dl.Library, list []binding) error {
 	return nil
 }
 
-// bindGraphs looks up the functions for graphs. A library that lacks one has no graphs.
-func bindGraphs(lib *dl.Library, list []binding) {
+// bindOptional looks up the functions of a feature. A library that lacks one has none of them.
+func bindOptional(lib *dl.Library, list []binding) {
 	if bind(lib, list) != nil {
 		for _, b := range list {
 			*b.to = routine{}

@@ -72,13 +72,22 @@ func newCUDA(lib *dl.Library) (*gpu, error) {
 	if err := bind(lib, append(c.bindings(), cudaRoutines(&g.fns)...)); err != nil {
 		return nil, err
 	}
-	bindGraphs(lib, []binding{
+	bindOptional(lib, []binding{
 		{&g.fns.beginCapture, "cuStreamBeginCapture_v2", nil},
 		{&g.fns.endCapture, "cuStreamEndCapture", nil},
 		{&g.fns.instantiate, "cuGraphInstantiateWithFlags", nil},
 		{&g.fns.launch, "cuGraphLaunch", nil},
 		{&g.fns.destroyGraph, "cuGraphDestroy", nil},
 		{&g.fns.destroyExec, "cuGraphExecDestroy", nil},
+	})
+	bindOptional(lib, []binding{
+		{&g.pools.create, "cuMemPoolCreate", nil},
+		{&g.pools.destroy, "cuMemPoolDestroy", nil},
+		{&g.pools.set, "cuMemPoolSetAttribute", nil},
+		{&g.pools.get, "cuMemPoolGetAttribute", nil},
+		{&g.pools.trim, "cuMemPoolTrimTo", nil},
+		{&g.pools.alloc, "cuMemAllocFromPoolAsync", nil},
+		{&g.pools.free, "cuMemFreeAsync", nil},
 	})
 	if err := check(c, c.init, 0); err != nil {
 		return nil, err
@@ -112,6 +121,7 @@ func (c *cuda) bindings() []binding {
 func cudaRoutines(c *routines) []binding {
 	return []binding{
 		{&c.malloc, "cuMemAlloc_v2", nil},
+		{&c.mallocManaged, "cuMemAllocManaged", []uintptr{1}}, // CU_MEM_ATTACH_GLOBAL
 		{&c.free, "cuMemFree_v2", nil},
 		{&c.mallocHost, "cuMemHostAlloc", []uintptr{1}}, // CU_MEMHOSTALLOC_PORTABLE: for all devices
 		{&c.freeHost, "cuMemFreeHost", nil},

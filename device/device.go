@@ -61,6 +61,8 @@ type Driver interface {
 	Describer
 	Memory
 	Queue
+	// NewPool makes a pool of a device's memory. [Pool.Close] frees it; so does Close.
+	NewPool(dev int, opts PoolOptions) (*Pool, error)
 	// Close waits for running calls, then destroys the driver's events and streams and frees its
 	// memory. Later calls fail, and the storages count as freed. For the host Close does nothing:
 	// storages stay until they are freed.

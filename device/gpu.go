@@ -20,7 +20,8 @@ type routine struct {
 
 // routines are the functions that HIP and CUDA have in common under different names.
 type routines struct {
-	malloc, free, mallocHost, freeHost              routine
+	malloc, mallocManaged, free                     routine
+	mallocHost, freeHost                            routine
 	toDevice, toHost, deviceToDevice, memset        routine
 	newStream, destroyStream, syncStream, waitEvent routine
 	newEvent, destroyEvent, syncEvent               routine
@@ -52,6 +53,7 @@ type gpu struct {
 	infos  []infoResult
 	api    vendorAPI
 	fns    routines
+	pools  poolRoutines
 
 	state  sync.RWMutex // guards closed; running calls hold it for reading
 	closed bool
@@ -64,6 +66,9 @@ type gpu struct {
 	streams map[uintptr]int // handle -> device
 	events  map[*Event]struct{}
 	graphs  map[*Graph]struct{}
+
+	openPools map[*Pool]struct{}
+	closing   bool // no more pools
 }
 
 var _ Driver = (*gpu)(nil)
@@ -89,6 +94,8 @@ func newGPU(v target.Vendor, kind tensor.DeviceType, lib string) *gpu {
 		streams: map[uintptr]int{},
 		events:  map[*Event]struct{}{},
 		graphs:  map[*Graph]struct{}{},
+
+		openPools: map[*Pool]struct{}{},
 	}
 }
 
@@ -174,8 +181,9 @@ func (g *gpu) device(dev int) tensor.Device {
 	return tensor.Device{Type: g.kind, ID: int32(dev)}
 }
 
-// Close destroys graphs, events and streams, then frees memory, then releases the contexts.
+// Close closes pools, destroys graphs, events and streams, then frees memory, then releases the contexts.
 func (g *gpu) Close() error {
+	pools := g.closePools()
 	g.state.Lock()
 	defer g.state.Unlock()
 	if g.closed {
@@ -204,5 +212,5 @@ func (g *gpu) Close() error {
 	clear(g.events)
 	clear(g.streams)
 	clear(g.memory)
-	return errors.Join(append(errs, g.api.leave())...)
+	return errors.Join(append(errs, pools, g.api.leave())...)
 }

@@ -83,13 +83,22 @@ func newHIP(lib *dl.Library) (*gpu, error) {
 	if err := h.bindProperties(lib); err != nil {
 		return nil, err
 	}
-	bindGraphs(lib, []binding{
+	bindOptional(lib, []binding{
 		{&g.fns.beginCapture, "hipStreamBeginCapture", nil},
 		{&g.fns.endCapture, "hipStreamEndCapture", nil},
 		{&g.fns.instantiate, "hipGraphInstantiateWithFlags", nil},
 		{&g.fns.launch, "hipGraphLaunch", nil},
 		{&g.fns.destroyGraph, "hipGraphDestroy", nil},
 		{&g.fns.destroyExec, "hipGraphExecDestroy", nil},
+	})
+	bindOptional(lib, []binding{
+		{&g.pools.create, "hipMemPoolCreate", nil},
+		{&g.pools.destroy, "hipMemPoolDestroy", nil},
+		{&g.pools.set, "hipMemPoolSetAttribute", nil},
+		{&g.pools.get, "hipMemPoolGetAttribute", nil},
+		{&g.pools.trim, "hipMemPoolTrimTo", nil},
+		{&g.pools.alloc, "hipMallocFromPoolAsync", nil},
+		{&g.pools.free, "hipFreeAsync", nil},
 	})
 	if err := check(h, h.init, 0); err != nil {
 		return nil, err
@@ -118,6 +127,7 @@ func (h *hip) bindings() []binding {
 func hipRoutines(c *routines) []binding {
 	return []binding{
 		{&c.malloc, "hipMalloc", nil},
+		{&c.mallocManaged, "hipMallocManaged", []uintptr{1}}, // hipMemAttachGlobal
 		{&c.free, "hipFree", nil},
 		{&c.mallocHost, "hipHostMalloc", []uintptr{0}}, // default flags
 		{&c.freeHost, "hipHostFree", nil},

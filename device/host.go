@@ -175,6 +175,20 @@ func (h *host) Capture(s Stream, _ CaptureMode, _ func() error) (*Graph, error) 
 	return nil, &CaptureError{Device: s.Device, Reason: "graphs need a GPU: call the operator each time"}
 }
 
+// NewPool makes a pool of host memory.
+func (h *host) NewPool(dev int, opts PoolOptions) (*Pool, error) {
+	if err := checkHost(dev); err != nil {
+		return nil, err
+	}
+	source := func(limit int64) *shelf { return newShelf(limit, h.AllocHost, h.Free, nil) }
+	return newPool(h, tensor.Host(), opts, source(opts.Limit), source(opts.PinnedLimit)), nil
+}
+
+// isPinned returns true: the processor accesses all host memory directly.
+func (h *host) isPinned(s *tensor.Storage) bool { return s.Device().IsHost() }
+
+func (h *host) forget(*Pool) {}
+
 // Close does nothing.
 func (h *host) Close() error { return nil }
 

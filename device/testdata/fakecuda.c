@@ -34,7 +34,7 @@ EXPORT int cuCtxSetCurrent(void* c) {
   if (i < 0 || i >= DEVICES || !retained[i]) return BAD_CONTEXT;
   current = i; return OK;
 }
-EXPORT int cuCtxSynchronize(void) { return current < 0 ? BAD_CONTEXT : OK; }
+EXPORT int cuCtxSynchronize(void) { run_stream(NULL); return current < 0 ? BAD_CONTEXT : OK; }
 EXPORT int cuGetErrorName(int code, const char** s) {
   *s = code == NO_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : NULL;
   return *s ? OK : INVALID;
@@ -45,7 +45,8 @@ EXPORT int cuGetErrorString(int code, const char** s) {
 }
 
 EXPORT int cuMemAlloc_v2(void** p, size_t n) { return n % 16 ? INVALID : make(MEMORY, p, n); }
-EXPORT int cuMemFree_v2(void* p) { return drop(MEMORY, p, 0); }
+EXPORT int cuMemFree_v2(void* p) { return free_memory(p); }
+EXPORT int cuMemAllocManaged(void** p, size_t n, unsigned f) { return f == 1 ? make(MEMORY, p, n) : INVALID; }
 EXPORT int cuMemHostAlloc(void** p, size_t n, unsigned f) { return f == 1 ? make(PINNED, p, n) : INVALID; }
 EXPORT int cuMemFreeHost(void* p) { return drop(PINNED, p, 1); }
 EXPORT int cuMemcpyHtoD_v2(void* d, const void* s, size_t n) { return to_device(d, s, n); }
@@ -65,7 +66,7 @@ EXPORT int cuStreamWaitEvent(void* s, void* e, unsigned f) { return wait_event(s
 EXPORT int cuEventCreate(void** e, unsigned f) { return f ? INVALID : make(EVENT, e, 1); }
 EXPORT int cuEventDestroy_v2(void* e) { return drop(EVENT, e, 0); }
 EXPORT int cuEventRecord(void* e, void* s) { return record_event(e, s); }
-EXPORT int cuEventSynchronize(void* e) { return event(e) ? OK : BAD_HANDLE; }
+EXPORT int cuEventSynchronize(void* e) { return sync_event(e); }
 EXPORT int cuEventElapsedTime(float* ms, void* a, void* b) { return elapsed(ms, a, b); }
 EXPORT int fake_retained(int device) { return retained[device]; }
 EXPORT int cuStreamBeginCapture_v2(void* s, int mode) { return begin_capture(s, mode); }
@@ -74,3 +75,10 @@ EXPORT int cuGraphInstantiateWithFlags(void** exec, void* graph, unsigned long l
 EXPORT int cuGraphLaunch(void* exec, void* s) { return launch_exec(exec, s); }
 EXPORT int cuGraphDestroy(void* graph) { return drop_graph(GRAPH, graph); }
 EXPORT int cuGraphExecDestroy(void* exec) { return drop_graph(EXEC, exec); }
+EXPORT int cuMemPoolCreate(void** p, const void* props) { return pool_create(p, props); }
+EXPORT int cuMemPoolDestroy(void* p) { return pool_trim(p, 0) ? INVALID : drop(POOL, p, 0); }
+EXPORT int cuMemPoolSetAttribute(void* p, int a, void* v) { return pool_set(p, a, v); }
+EXPORT int cuMemPoolGetAttribute(void* p, int a, void* v) { return pool_get(p, a, v); }
+EXPORT int cuMemPoolTrimTo(void* p, size_t keep) { return pool_trim(p, keep); }
+EXPORT int cuMemAllocFromPoolAsync(void** out, size_t n, void* p, void* s) { return pool_alloc(out, n, p, s); }
+EXPORT int cuMemFreeAsync(void* p, void* s) { return pool_free(p, s); }

@@ -14,12 +14,15 @@
 #endif
 #define EXPORT __attribute__((visibility("default")))
 
-enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NO_DEVICE = 100, BAD_DEVICE = 101, BAD_CONTEXT = 201, BAD_HANDLE = 400, NOT_READY = 600, IN_CAPTURE = 900, BAD_CAPTURE = 901, WRONG_THREAD = 902 };
-enum kind { NOTHING, MEMORY, PINNED, STREAM, EVENT, GRAPH, EXEC };
+enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NO_DEVICE = 100, BAD_DEVICE = 101, BAD_CONTEXT = 201, BAD_HANDLE = 400, LOST = 719, NOT_READY = 600, IN_CAPTURE = 900, BAD_CAPTURE = 901, WRONG_THREAD = 902 };
+enum kind { NOTHING, MEMORY, PINNED, STREAM, EVENT, GRAPH, EXEC, POOL };
 struct op { void* to; const void* from; size_t n; struct op* next; };  // a copy in a graph
+struct work;
 struct thing {
   enum kind kind; int device; char* at; size_t size; double ms; struct thing* next;
   struct op* ops;             // of a stream in capture, a graph or an executable graph, the last one first
+  struct work *head, *tail;   // of a stream: its work that has not run, see fakequeue.h
+  long issued, done;          // of an event: the serial numbers of the last record that was queued, and of the last that has run
   int capturing, broken, of;  // of a stream: its capture, a call that cannot be recorded, the thread (see self)
 };
 
@@ -95,6 +98,8 @@ static int across(void* d, const void* s, size_t n) {
   if (!here(d, n) || !find(MEMORY, s, n) || here(s, n)) return INVALID;
   memcpy(d, s, n); return OK;
 }
+#include "fakequeue.h"
+
 static int valid_stream(void* s) {
   if (current < 0) return 0;
   if (!s) return 1;
@@ -105,6 +110,7 @@ static int async_copy(void* d, const void* s, size_t n, void* stream) {
   if (!valid_stream(stream)) return BAD_HANDLE;
   if ((device_memory(d) && !here(d, n)) || (device_memory(s) && !here(s, n))) return INVALID;
   struct thing* t = stream ? find(STREAM, stream, 1) : NULL;
+  if (t && !t->capturing && queue_copy(t, d, s, n)) return OK;
   if (t && t->capturing) {
     struct op* o = malloc(sizeof *o);
     *o = (struct op){d, s, n, t->ops};
@@ -188,6 +194,7 @@ static int sync_stream(void* s) {
   struct thing* t = s ? find(STREAM, s, 1) : NULL;
   if (t && t->capturing) { t->broken = 1; return IN_CAPTURE; }
   if (!s) __atomic_add_fetch(&synced[current], 1, __ATOMIC_SEQ_CST);
+  run_stream(t);
   return OK;
 }
 static struct thing* event(void* e) { return find(EVENT, e, 1); }
@@ -197,6 +204,7 @@ static int record_event(void* e, void* s) {
   pthread_mutex_lock(&mu);
   t->ms = clock_ms += 1.5;
   pthread_mutex_unlock(&mu);
+  queue_record(s ? find(STREAM, s, 1) : NULL, t);
   return OK;
 }
 static int elapsed(float* ms, void* a, void* b) {
@@ -205,7 +213,9 @@ static int elapsed(float* ms, void* a, void* b) {
   *ms = (float)(y->ms - x->ms); return OK;
 }
 static int wait_event(void* s, void* e, unsigned flags) {
-  return valid_stream(s) && event(e) && flags == 0 ? OK : BAD_HANDLE;
+  if (!valid_stream(s) || !event(e) || flags != 0) return BAD_HANDLE;
+  queue_wait(s ? find(STREAM, s, 1) : NULL, event(e));
+  return OK;
 }
 
 // For the tests: how many things are alive, and waits for a default stream.
@@ -226,3 +236,9 @@ EXPORT int fake_size(void* p) {
   return n;
 }
 EXPORT int fake_synced(int device) { return __atomic_load_n(&synced[device], __ATOMIC_SEQ_CST); }
+static int sync_event(void* e) {
+  struct thing* t = event(e);
+  if (!t) return BAD_HANDLE;
+  run_event(t);
+  return OK;
+}

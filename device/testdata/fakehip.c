@@ -8,7 +8,8 @@
 #endif
 
 static __thread int last;
-static int note(int code) { if (code) last = code; return code; }
+static int note_(int code) { if (code) last = code; return code; }
+#define note(call) note_(faulty() ? LOST : (call))
 
 EXPORT int hipInit(unsigned f) { return note(f ? INVALID : INIT_ERROR); }
 EXPORT int hipGetDeviceCount(int* n) { *n = DEVICES; return note(DEVICES ? OK : NO_DEVICE); }
@@ -36,7 +37,8 @@ EXPORT int hipGetDevicePropertiesR0600(char* p, int dev) { return properties(p, 
 #endif
 
 EXPORT int hipMalloc(void** p, size_t n) { return note(n % 16 ? INVALID : make(MEMORY, p, n)); }
-EXPORT int hipFree(void* p) { return note(drop(MEMORY, p, 0)); }
+EXPORT int hipFree(void* p) { return note(free_memory(p)); }
+EXPORT int hipMallocManaged(void** p, size_t n, unsigned f) { return note(f == 1 ? make(MEMORY, p, n) : INVALID); }
 EXPORT int hipHostMalloc(void** p, size_t n, unsigned f) { return note(f ? INVALID : make(PINNED, p, n)); }
 EXPORT int hipHostFree(void* p) { return note(drop(PINNED, p, 1)); }
 EXPORT int hipMemcpy(void* d, const void* s, size_t n, int kind) {
@@ -53,11 +55,11 @@ EXPORT int hipStreamCreateWithFlags(void** s, unsigned f) { return note(f ? INVA
 EXPORT int hipStreamDestroy(void* s) { return note(drop(STREAM, s, 0)); }
 EXPORT int hipStreamSynchronize(void* s) { return note(sync_stream(s)); }
 EXPORT int hipStreamWaitEvent(void* s, void* e, unsigned f) { return note(wait_event(s, e, f)); }
-EXPORT int hipDeviceSynchronize(void) { return note(current < 0 ? BAD_CONTEXT : OK); }
+EXPORT int hipDeviceSynchronize(void) { run_stream(NULL); return note(current < 0 ? BAD_CONTEXT : OK); }
 EXPORT int hipEventCreateWithFlags(void** e, unsigned f) { return note(f ? INVALID : make(EVENT, e, 1)); }
 EXPORT int hipEventDestroy(void* e) { return note(drop(EVENT, e, 0)); }
 EXPORT int hipEventRecord(void* e, void* s) { return note(record_event(e, s)); }
-EXPORT int hipEventSynchronize(void* e) { return note(event(e) ? OK : BAD_HANDLE); }
+EXPORT int hipEventSynchronize(void* e) { return note(sync_event(e)); }
 EXPORT int hipEventElapsedTime(float* ms, void* a, void* b) { return note(elapsed(ms, a, b)); }
 #ifndef NO_GRAPHS
 EXPORT int hipStreamBeginCapture(void* s, int mode) { return note(begin_capture(s, mode)); }
@@ -66,4 +68,13 @@ EXPORT int hipGraphInstantiateWithFlags(void** exec, void* graph, unsigned long 
 EXPORT int hipGraphLaunch(void* exec, void* s) { return note(launch_exec(exec, s)); }
 EXPORT int hipGraphDestroy(void* graph) { return note(drop_graph(GRAPH, graph)); }
 EXPORT int hipGraphExecDestroy(void* exec) { return note(drop_graph(EXEC, exec)); }
+#endif
+#ifndef NO_POOLS
+EXPORT int hipMemPoolCreate(void** p, const void* props) { return note(pool_create(p, props)); }
+EXPORT int hipMemPoolDestroy(void* p) { return note(pool_trim(p, 0) ? INVALID : drop(POOL, p, 0)); }
+EXPORT int hipMemPoolSetAttribute(void* p, int a, void* v) { return note(pool_set(p, a, v)); }
+EXPORT int hipMemPoolGetAttribute(void* p, int a, void* v) { return note(pool_get(p, a, v)); }
+EXPORT int hipMemPoolTrimTo(void* p, size_t keep) { return note(pool_trim(p, keep)); }
+EXPORT int hipMallocFromPoolAsync(void** out, size_t n, void* p, void* s) { return note(pool_alloc(out, n, p, s)); }
+EXPORT int hipFreeAsync(void* p, void* s) { return note(pool_free(p, s)); }
 #endif
