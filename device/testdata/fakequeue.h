@@ -19,23 +19,23 @@ static unsigned random_below(unsigned n) {
   return (unsigned)(shuffle >> 33) % n;
 }
 
-// Blocks that pools have, in use or not.
-static struct block { char* at; size_t size; int device, used; struct block* next; } *blocks;
+// Blocks that pools have, in use or not. The stream on which a block was freed may use it again before that is done; others may not.
+static struct block { char* at; size_t size; int device, used; long turn; void* freed_on; struct block* next; } *blocks;
 static size_t reserved[DEVICES ? DEVICES : 1];
 
-static void release(void* p);
+static void release(void* p, long turn);
 static void perform(struct work* k) {
   switch (k->task) {
     case COPY: memmove(k->to, k->from, k->n); break;
     case POISON: memset(k->to, 0xcd, k->n); break;
     case RECORD: if (k->serial > k->event->done) k->event->done = k->serial; break;
-    case RELEASE: release(k->to); break;
+    case RELEASE: release(k->to, k->serial); break;
     case WAIT: break;
     case KERNEL:
       for (long r = 0; r < k->rows; r++) {
         float s = k->state ? k->state[r] : 0;
-        for (long c = 0; c < k->cols; c++) k->out[r * k->cols + c] = 3 * k->x[r * k->cols + c] + k->w[c] + s;
         if (k->state) k->state[r] = s + k->x[r * k->cols];
+        for (long c = 0; c < k->cols; c++) k->out[r * k->cols + c] = 3 * k->x[r * k->cols + c] + k->w[c] + s;
       }
   }
 }
@@ -94,9 +94,9 @@ static void queue_wait(struct thing* stream, struct thing* e) {
 }
 
 // Pools. A block is memory of the device while it is in use.
-static void release(void* p) {
+static void release(void* p, long turn) {
   for (struct block* b = blocks; b; b = b->next)
-    if (b->at == p) b->used = 0;
+    if (b->at == p && b->turn == turn) b->used = 0;
 }
 static int pool_create(void** pool, const void* props) {
   const int* p = props;  // type, handle types, type of the location, device
@@ -120,7 +120,7 @@ static int pool_alloc(void** out, size_t n, void* pool, void* stream) {
   struct block* b;
   pthread_mutex_lock(&queue_mu);
   for (b = blocks; b; b = b->next)
-    if (!b->used && b->size >= n && b->device == current) break;
+    if ((!b->used || b->freed_on == stream) && b->size >= n && b->device == current) break;
   if (!b) {
     b = calloc(1, sizeof *b);
     *b = (struct block){.at = malloc(n), .size = n, .device = current, .next = blocks};
@@ -128,7 +128,7 @@ static int pool_alloc(void** out, size_t n, void* pool, void* stream) {
     reserved[current] += n;
     pool_allocs++;
   }
-  b->used = 1;
+  b->used = 1; b->turn++; b->freed_on = (void*)-1;
   struct thing* m = calloc(1, sizeof *m);
   *m = (struct thing){.kind = MEMORY, .device = current, .at = b->at, .size = n, .of = -1};
   pthread_mutex_lock(&mu);
@@ -149,7 +149,14 @@ static int pool_free(void* p, void* stream) {
   pthread_mutex_unlock(&mu);
   if (!t) return INVALID;
   free(t);
-  LOCKED(queue(stream ? find(STREAM, stream, 1) : NULL, (struct work){.task = RELEASE, .to = p}));
+  pthread_mutex_lock(&queue_mu);
+  for (struct block* b = blocks; b; b = b->next)
+    if (b->at == p) {
+      b->freed_on = stream;
+      queue(stream ? find(STREAM, stream, 1) : NULL, (struct work){.task = RELEASE, .to = p, .serial = b->turn});
+      break;
+    }
+  pthread_mutex_unlock(&queue_mu);
   return OK;
 }
 static int pool_trim(void* pool, size_t keep) {

@@ -1,0 +1,169 @@
+package hostcall
+
+import (
+	"context"
+	"errors"
+
+	"github.com/aiter-go/aiter/device"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// moved is an argument, or its part in a piece, on the host and on the device.
+type moved struct {
+	slot   *slot
+	layout layout
+	host   *tensor.Tensor
+	device *tensor.Tensor
+}
+
+// move makes the tensor of the device at the argument's place in a storage.
+func (s *slot) move(host *tensor.Tensor, memory *tensor.Storage) (*moved, error) {
+	m := &moved{slot: s, layout: layoutOf(host), host: host}
+	dt := host.DType()
+	var err error
+	m.device, err = tensor.View(memory, dt, host.Shape(), m.layout.strides, s.at/dt.Size())
+	return m, err
+}
+
+// packing adds the copy between the host's memory and pinned memory to a list.
+func (m *moved) packing(list []transfer, pinned *tensor.Storage, at int64) ([]transfer, error) {
+	if m.slot.direct || m.layout.bytes == 0 {
+		return list, nil
+	}
+	memory, err := m.host.Storage().Bytes()
+	if err != nil {
+		return list, err
+	}
+	packed, err := pinned.Bytes()
+	if err != nil {
+		return list, err
+	}
+	return append(list, transfer{&m.layout, packed[at : at+m.layout.bytes], memory}), nil
+}
+
+// copies queues the copies of an argument on a stream: one from or to pinned memory, or one for each run of the host's memory.
+func (r *run) copies(s device.Stream, m *moved, pinned *tensor.Storage, at int64, up bool) error {
+	runs, size, host := int64(1), m.layout.bytes, pinned
+	if m.slot.direct {
+		runs, size, host = m.layout.runs(), m.layout.run, m.host.Storage()
+	}
+	if m.layout.bytes == 0 {
+		return nil
+	}
+	for i := range runs {
+		if m.slot.direct {
+			at = m.layout.at(i)
+		}
+		dst := device.Region{Storage: m.device.Storage(), Offset: m.slot.at + i*size, Size: size}
+		src := device.Region{Storage: host, Offset: at, Size: size}
+		if !up {
+			dst, src = src, dst
+		}
+		if err := r.engine.drv.CopyAsync(s, dst, src); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// uploadResidents queues the copies of the arguments that all pieces read.
+func (r *run) uploadResidents() error {
+	var list []*moved
+	for i := range r.slots {
+		s := &r.slots[i]
+		if s.Tensor == nil || !s.resident || s.same >= 0 {
+			continue
+		}
+		m, err := s.move(s.Tensor, r.resident)
+		if err != nil {
+			return err
+		}
+		r.residents[i] = m.device
+		list = append(list, m)
+	}
+	return r.upload(list, r.residentIn)
+}
+
+// upload packs the arguments that are read, then queues their copies.
+func (r *run) upload(list []*moved, pinned *tensor.Storage) error {
+	var packs []transfer
+	var err error
+	for _, m := range list {
+		if m.slot.Read {
+			if packs, err = m.packing(packs, pinned, m.slot.inAt); err != nil {
+				return err
+			}
+		}
+	}
+	transfers(packs, true)
+	for _, m := range list {
+		if m.slot.Read {
+			if err := r.copies(r.lane.up, m, pinned, m.slot.inAt, true); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// queue packs a piece and queues its copies and the operator.
+func (r *run) queue(ctx context.Context, p span, b *buffer) (j job, err error) {
+	drv, ln := r.engine.drv, r.lane
+	tensors, list, err := r.parts(p, b)
+	if err != nil {
+		return j, err
+	}
+	if err := r.upload(list, b.in); err != nil {
+		return j, err
+	}
+	if err = errors.Join(drv.Record(b.uploaded, ln.up), drv.Wait(ln.run, b.uploaded)); err != nil {
+		return j, err
+	}
+	if err := r.call.Launch(device.WithStream(ctx, ln.run), tensors); err != nil {
+		return j, err
+	}
+	if err = errors.Join(drv.Record(b.computed, ln.run), drv.Wait(ln.down, b.computed)); err != nil {
+		return j, err
+	}
+	j.buffer = b
+	for _, m := range list {
+		if !m.slot.Written {
+			continue
+		}
+		if err := r.copies(ln.down, m, b.out, m.slot.outAt, false); err != nil {
+			return j, err
+		}
+		if j.back, err = m.packing(j.back, b.out, m.slot.outAt); err != nil {
+			return j, err
+		}
+	}
+	return j, drv.Record(b.downloaded, ln.down)
+}
+
+// parts makes the tensors of a piece on the device. list has those that are copied.
+func (r *run) parts(p span, b *buffer) (tensors []*tensor.Tensor, list []*moved, err error) {
+	tensors = make([]*tensor.Tensor, len(r.slots))
+	for i := range r.slots {
+		s := &r.slots[i]
+		switch {
+		case s.Tensor == nil:
+		case s.same >= 0:
+			tensors[i] = tensors[s.same]
+		case s.resident:
+			tensors[i], err = p.part(r.residents[i], s.Along, r.call.Units)
+		default:
+			var m *moved
+			host, failed := p.part(s.Tensor, s.Along, r.call.Units)
+			if failed != nil {
+				return nil, nil, failed
+			}
+			if m, err = s.move(host, b.memory); err == nil {
+				tensors[i], list = m.device, append(list, m)
+			}
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return tensors, list, nil
+}

@@ -1,0 +1,125 @@
+package hostcall
+
+import (
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// alignment is that of arguments in the memory of a piece, as allocators of GPU memory align.
+const alignment = 256
+
+// directRuns is the number of copies of a piece up to which pinned memory is copied without packing.
+const directRuns = 16
+
+// span is a piece: the units [from, to) of each axis.
+type span struct{ from, to []int64 }
+
+// cut cuts the axes into about n pieces. An axis is cut if those before it are cut into single units.
+func cut(units []int64, n int64) []span {
+	parts := make([]int64, len(units))
+	for i, u := range units {
+		parts[i] = min(max(n, 1), max(u, 1))
+		n = (n + parts[i] - 1) / parts[i]
+		if parts[i] < u {
+			n = 1
+		}
+	}
+	pieces := []span{{}}
+	for i, u := range units {
+		var finer []span
+		for _, p := range pieces {
+			for k := range parts[i] {
+				finer = append(finer, span{
+					from: append(p.from[:len(p.from):len(p.from)], k*u/parts[i]),
+					to:   append(p.to[:len(p.to):len(p.to)], (k+1)*u/parts[i]),
+				})
+			}
+		}
+		pieces = finer
+	}
+	return pieces
+}
+
+// part returns the elements of t that a piece has. along is an [Argument.Along].
+func (p span) part(t *tensor.Tensor, along []int, units []int64) (*tensor.Tensor, error) {
+	for axis, dim := range along {
+		if dim < 0 || p.to[axis]-p.from[axis] == units[axis] {
+			continue
+		}
+		unit := t.Dim(dim) / max(units[axis], 1)
+		var err error
+		if t, err = t.Slice(dim, p.from[axis]*unit, p.to[axis]*unit); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// slot is an argument of the call and its place in the memory of pieces.
+type slot struct {
+	Argument
+	same     int  // the position of an equal argument before this one, else -1: they share the device's memory
+	resident bool // all pieces read the whole, which is copied once
+	direct   bool // copies use the host's memory itself
+
+	bytes, at   int64 // of the largest piece, in the device's memory of a piece
+	inAt, outAt int64 // in pinned memory
+}
+
+// sizes are the bytes of memory of a buffer, and of the arguments that are copied once.
+type sizes struct{ device, in, out, resident, residentIn int64 }
+
+// place gives the arguments of a call their places. pieces are those of the call.
+func (r *run) place() error {
+	for i := range r.slots {
+		s := &r.slots[i]
+		if s.Tensor == nil || s.same >= 0 {
+			continue
+		}
+		first := s.Tensor
+		if !s.resident {
+			var err error
+			if first, err = r.spans[0].part(s.Tensor, s.Along, r.call.Units); err != nil {
+				return err
+			}
+		}
+		l := layoutOf(first)
+		s.direct = l.runs() <= directRuns && r.engine.pool.Pinned(s.Tensor.Storage())
+		s.bytes = s.Tensor.Numel() * s.Tensor.DType().Size()
+		device, in := &r.sizes.device, &r.sizes.in
+		if s.resident {
+			device, in = &r.sizes.resident, &r.sizes.residentIn
+		} else {
+			s.bytes = r.largest(s)
+		}
+		s.at = take(device, s.bytes)
+		if s.Read && !s.direct {
+			s.inAt = take(in, s.bytes)
+		}
+		if s.Written && !s.direct {
+			s.outAt = take(&r.sizes.out, s.bytes)
+		}
+	}
+	return nil
+}
+
+// take returns an aligned place for n bytes behind the others.
+func take(end *int64, n int64) int64 {
+	at := (*end + alignment - 1) / alignment * alignment
+	*end = at + n
+	return at
+}
+
+// largest returns the bytes of an argument in the largest piece.
+func (r *run) largest(s *slot) int64 {
+	n := s.bytes
+	for axis, dim := range s.Along {
+		if units := r.call.Units[axis]; dim >= 0 && units > 0 {
+			most := int64(0)
+			for _, p := range r.spans {
+				most = max(most, p.to[axis]-p.from[axis])
+			}
+			n = n / units * most
+		}
+	}
+	return n
+}
