@@ -67,7 +67,8 @@ func testPool(t *testing.T, drv device.Driver) {
 
 func TestPoolErrors(t *testing.T) {
 	for name, drv := range map[string]device.Driver{
-		"hip": openFake(t, device.OpenHIP, fake(t, "fakehip")), "hip without pools": openFake(t, device.OpenHIP, fake(t, "fakehip", "-DNO_POOLS")),
+		"hip": openFake(t, device.OpenHIP, fake(t, "fakehip")),
+		"hip without pools": openFake(t, device.OpenHIP, fake(t, "fakehip", "-DNO_POOLS")),
 		"cuda": openFake(t, device.OpenCUDA, fake(t, "fakecuda")), "host": device.OpenHost(),
 	} {
 		p := newPool(t, drv, device.PoolOptions{Limit: 1000, PinnedLimit: 10000})
@@ -102,7 +103,8 @@ func TestPoolErrors(t *testing.T) {
 		}
 		must(t, p.Close())
 		var closed *device.ClosedError
-		if _, err := p.Alloc(s, 8); !errors.As(err, &closed) || !pinned.Freed() || p.Stats().Pinned != (device.MemoryStats{Peak: 8000, Allocations: 1}) {
+		want := device.MemoryStats{Peak: 8000, Allocations: 1}
+		if _, err := p.Alloc(s, 8); !errors.As(err, &closed) || !pinned.Freed() || p.Stats().Pinned != want {
 			t.Errorf("%s: after Close: %v, %+v", name, err, p.Stats())
 		}
 	}

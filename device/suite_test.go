@@ -30,7 +30,8 @@ func TestCUDA(t *testing.T) {
 func suite(t *testing.T, drv device.Driver) {
 	for name, test := range map[string]func(*testing.T, device.Driver){
 		"describe": testDescribe, "copies": testCopies, "memset": testMemset, "async": testAsync,
-		"free": testFree, "sizes": testSizes, "events": testEvents, "streams": testStreams, "pool": testPool, "graphs": testGraphs, "concurrent": testConcurrent,
+		"free": testFree, "sizes": testSizes, "events": testEvents, "streams": testStreams, "pool": testPool,
+		"graphs": testGraphs, "concurrent": testConcurrent,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, drv) })
 	}

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 // open opens a registry for the device that -device names.
 func open(t *testing.T) target {
 	t.Helper()
-	reg, err := registry.Open(t.Context(), registry.Options{})
+	reg, err := registry.Open(t.Context(), registry.Options{Host: registry.HostOptions{Piece: *pieceFlag}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,15 @@ func open(t *testing.T) target {
 		t.Fatal(err)
 	}
 	run := optests.Runner{Call: func(op string, args []any) error { return call(t.Context(), reg, op, args) }}
-	if !dev.IsHost() {
+	if *hostFlag {
+		run.Call = func(op string, args []any) error {
+			found, err := reg.Lookup(op)
+			if err != nil {
+				return err
+			}
+			return found.CallHost(t.Context(), dev, args...)
+		}
+	} else if !dev.IsHost() {
 		run.Device = remote{reg.Devices(), dev}
 	}
 	return target{reg, run}

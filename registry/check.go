@@ -107,12 +107,7 @@ func (c *argChecks) check(op string, decl []schema.Arg, args []any) error {
 	if c == nil {
 		return nil
 	}
-	var s sizes
-	for i := range c.args {
-		if t := tensorAt(args, c.args[i].position); t != nil {
-			c.args[i].bind(t, &s)
-		}
-	}
+	s := c.sizes(args)
 	for i := range c.args {
 		a := &c.args[i]
 		t := tensorAt(args, a.position)
@@ -130,6 +125,16 @@ func (c *argChecks) check(op string, decl []schema.Arg, args []any) error {
 		}
 	}
 	return nil
+}
+
+// sizes returns the sizes of names in a call.
+func (c *argChecks) sizes(args []any) (s sizes) {
+	for i := range c.args {
+		if t := tensorAt(args, c.args[i].position); t != nil {
+			c.args[i].bind(t, &s)
+		}
+	}
+	return s
 }
 
 // tensorAt returns the tensor at a position, nil for none.

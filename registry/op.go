@@ -84,13 +84,18 @@ func (o *Op) Schema() schema.Schema { return o.current().decl.Schema }
 // difference is a [*VerifyError].
 func (o *Op) Call(ctx context.Context, args ...any) error {
 	v := o.current()
-	switch {
-	case o.reg.tracer != nil:
-		return o.traced(ctx, v, args)
-	case o.reg.verify:
-		return v.callVerified(ctx, args)
+	if o.reg.tracer != nil {
+		return o.traced(ctx, func(ctx context.Context, m *measurement) error { return v.callOrVerify(ctx, args, m) })
 	}
-	return v.call(ctx, args, nil)
+	return v.callOrVerify(ctx, args, nil)
+}
+
+// callOrVerify calls the operator, with verification if the registry has it.
+func (o *opVersion) callOrVerify(ctx context.Context, args []any, m *measurement) error {
+	if o.reg.verify {
+		return o.callVerified(ctx, args)
+	}
+	return o.call(ctx, args, m)
 }
 
 // Name returns the operator's name.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/aiter-go/aiter/device"
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/settings"
@@ -75,8 +76,19 @@ type Options struct {
 	// operators, not for services. The support library is not reloaded.
 	Reload bool
 
+	// Host configures [Op.CallHost].
+	Host HostOptions
+
 	// Getenv reads an environment variable; nil: os.Getenv.
 	Getenv func(string) string
+}
+
+// HostOptions configure calls on tensors in host memory. The zero value suits a program.
+type HostOptions struct {
+	Pool    device.PoolOptions // of the pool of each device
+	Piece   int64              // bytes of a piece of a call in one direction; 0: [hostcall.DefaultPiece]
+	Buffers int                // pieces of a call that are on their way at once; 0: [hostcall.DefaultBuffers]
+	Calls   int                // calls on a device at once, later ones wait; 0: [hostcall.DefaultCalls]
 }
 
 // Source is a tree of modules with their configuration, config/opt_compiler.toml or opt_compiler.toml.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/aiter-go/aiter/device"
 	"github.com/aiter-go/aiter/internal/ffi"
+	"github.com/aiter-go/aiter/internal/hostcall"
 	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/settings"
 	"github.com/aiter-go/aiter/jit"
@@ -34,6 +35,9 @@ type Registry struct {
 	observer  jit.Observer    // from Options.Observer; may be nil
 	tracer    CallTracer      // the observer that follows calls, nil if there is none
 	reload    *reloader       // nil unless Options.Reload
+
+	hostOptions HostOptions
+	hosts       map[tensor.Device]*hostcall.Engine // guarded by mu
 
 	buffers sync.Pool // *callBuffer
 	calls   calls
@@ -71,6 +75,9 @@ func Open(ctx context.Context, opts Options) (*Registry, error) {
 		observer:  opts.Observer,
 		tracer:    callTracerOf(opts.Observer),
 		targets:   map[tensor.Device]target.Target{},
+
+		hostOptions: opts.Host,
+		hosts:       map[tensor.Device]*hostcall.Engine{},
 	}
 	r.buffers.New = func() any { return &callBuffer{counter: r.calls.counter()} }
 	r.calls.ended = make(chan struct{}, 1)
@@ -258,5 +265,5 @@ func (r *Registry) Close() error {
 		v.loads.waitAbandoned()
 	}
 	r.calls.wait()
-	return errors.Join(r.releaseSupportLibrary(), r.Manager().Close(), r.devices.Close())
+	return errors.Join(r.closeHosts(), r.releaseSupportLibrary(), r.Manager().Close(), r.devices.Close())
 }

@@ -43,22 +43,16 @@ func callTracerOf(o jit.Observer) CallTracer {
 }
 
 // traced runs a call under the call tracer.
-func (o *Op) traced(ctx context.Context, v *opVersion, args []any) error {
+func (o *Op) traced(ctx context.Context, call func(context.Context, *measurement) error) error {
 	ctx, end := o.reg.tracer.BeginCall(ctx, o)
-	var result CallResult
-	switch {
-	case o.reg.verify:
-		result.Err = v.callVerified(ctx, args)
-	default:
-		m := &measurement{reg: o.reg, timed: o.reg.tracer.DeviceTime()}
-		result.Err = v.call(ctx, args, m)
-		result.Device, result.DeviceTime = m.dev, m.took
-	}
+	m := &measurement{reg: o.reg, timed: o.reg.tracer.DeviceTime()}
+	result := CallResult{Err: call(ctx, m)}
+	result.Device, result.DeviceTime = m.dev, m.took
 	end(result)
 	return result.Err
 }
 
-// measurement is the device and the time of a call.
+// measurement is the device and the time of a call, the sum of those of its pieces.
 type measurement struct {
 	reg   *Registry
 	timed bool
@@ -90,7 +84,8 @@ func (m *measurement) around(s device.Stream, run func() error) error {
 	if err := drv.Record(to, s); err != nil {
 		return err
 	}
-	m.took, err = drv.Elapsed(from, to)
+	took, err := drv.Elapsed(from, to)
+	m.took += took
 	return err
 }
 

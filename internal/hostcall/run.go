@@ -49,7 +49,7 @@ func newRun(e *Engine, ln *lane, c Call) *run {
 		}
 		s.resident = !a.Written && len(c.Units) > 0 && a.Along[0] < 0
 		for k := range i {
-			if first := &r.slots[k]; first.same < 0 && equal(first.Tensor, a.Tensor) && slices.Equal(first.Along, a.Along) {
+			if first := &r.slots[k]; first.same < 0 && Equal(first.Tensor, a.Tensor) && slices.Equal(first.Along, a.Along) {
 				s.same = k
 				first.Read, first.Written = first.Read || a.Read, first.Written || a.Written
 				first.resident = first.resident && s.resident
@@ -62,8 +62,8 @@ func newRun(e *Engine, ln *lane, c Call) *run {
 	return r
 }
 
-// equal reports whether two tensors are the same elements in the same order.
-func equal(a, b *tensor.Tensor) bool {
+// Equal reports whether two tensors are the same elements in the same order.
+func Equal(a, b *tensor.Tensor) bool {
 	if a == nil || a.Storage() != b.Storage() || a.Offset() != b.Offset() || a.DType() != b.DType() || a.Rank() != b.Rank() {
 		return false
 	}

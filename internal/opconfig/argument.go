@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/aiter-go/aiter/jit/schema"
 )
@@ -19,6 +20,8 @@ type Argument struct {
 	DTypes []string
 	// RowMajor is true for a tensor that must be in row-major order without gaps.
 	RowMajor bool
+	// Output is true for a written tensor whose elements are all written, and not read.
+	Output bool
 }
 
 // arguments reads an operator's table of arguments. It checks nothing if the schema is invalid, which
@@ -48,6 +51,12 @@ func (d *decoder) argument(op *Op, a schema.Arg, n *node) (arg Argument) {
 	d.table(n, "args."+a.Name, map[string]func(*node){
 		"doc":   func(n *node) { arg.Doc = d.text(n, "doc") },
 		"shape": tensorOnly("a shape", func(n *node) { arg.Shape = d.shape(n) }),
+		"output": tensorOnly("output", func(n *node) {
+			d.bool(n, "output")
+			if arg.Output, _ = n.value.(bool); arg.Output && !a.Type.Mutable {
+				d.fail(n.key, "%s is an output, but the schema does not mark it as written; write it as in Tensor(a!) out", a.Name)
+			}
+		}),
 		"dtype": tensorOnly("a dtype", func(n *node) { d.words(n, "dtype", d.typeOrArgument(op, a, &arg.DTypes)) }),
 		"strides": tensorOnly("strides", func(n *node) {
 			if word, ok := d.string(n, "strides"); ok && word != "any" && word != "row-major" {
@@ -89,4 +98,46 @@ func (d *decoder) typeOrArgument(op *Op, a schema.Arg, to *[]string) func(string
 		}
 		store(word, n)
 	}
+}
+
+// split reads the axes along which calls may be cut: names of sizes in the shapes of the arguments.
+func (d *decoder) split(op *Op, n *node) {
+	if n == nil {
+		return
+	}
+	var names []string
+	for _, a := range op.Schema.Args {
+		for _, dims := range op.Args[a.Name].Shape.Alternatives {
+			for _, dim := range dims {
+				if name := axisName(dim); name != "" && !slices.Contains(names, name) {
+					names = append(names, name)
+				}
+			}
+		}
+	}
+	d.words(n, "split", func(text string, n *node) {
+		axis := strings.Fields(text)
+		for _, name := range axis {
+			if !slices.Contains(names, name) {
+				d.unknown(n.at, fmt.Sprintf("size %q in split", name), name, names)
+				return
+			}
+		}
+		if len(axis) == 0 {
+			d.fail(n.at, "split has an axis without a name; write names of sizes, such as \"B\" or \"D G\"")
+			return
+		}
+		op.Split = append(op.Split, axis)
+	})
+}
+
+// axisName is the name of a size that calls can be cut along, "" for a fixed size and a sum.
+func axisName(dim schema.Dim) string {
+	switch {
+	case dim.Rest:
+		return dim.String()
+	case dim.Offset != 0:
+		return ""
+	}
+	return dim.Name
 }

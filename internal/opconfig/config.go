@@ -72,7 +72,10 @@ type Op struct {
 	// their type.
 	Tolerance map[string]Tolerance
 	Args      map[string]Argument // by name; an argument may be missing
-	Pos       Position
+	// Split lists the axes along which a call may be cut into calls that give the same results, preferred ones first. An axis is
+	// the names of sizes that are cut together, in the same proportion, or "...", the first of the leading dimensions.
+	Split [][]string
+	Pos   Position
 }
 
 // Source is one [[source]] of a module.

@@ -48,8 +48,12 @@
 //	tolerance = { out = { rel = 1e-3, abs = 1e-3 } }
 //	# What calls check before they run, and what describe prints. A name in a shape is one size in all
 //	# arguments; "..." stands for any leading dimensions. A type may be that of another argument.
-//	args.out = { shape = "(B, D, L)", dtype = ["x"], doc = "..." }
+//	# An output is written as a whole and never read.
+//	args.out = { shape = "(B, D, L)", dtype = ["x"], output = true, doc = "..." }
 //	args.x   = { shape = "(B, D, L)", dtype = ["float32", "float16"], strides = "row-major" }
+//
+//	# Sizes along which a call on host memory is cut, preferred ones first. "D G" cuts both in the same proportion.
+//	split = ["B", "D"]
 //
 //	[module.module_conv.axis.dtype]     # a property whose values are built separately
 //	argument = "x"                      # the Tensor whose element type selects the code

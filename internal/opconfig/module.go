@@ -120,6 +120,7 @@ func (d *decoder) op(m *Module, where string) func(*node) {
 			// Read below, when the arguments are known.
 			"tolerance": func(*node) {},
 			"args":      func(*node) {},
+			"split":     func(*node) {},
 		})
 		d.require(n, "name", where)
 		d.require(n, "schema", where)
@@ -129,6 +130,7 @@ func (d *decoder) op(m *Module, where string) func(*node) {
 		d.nameSchema(&op, n.fields["schema"])
 		d.tolerances(&op, n.fields["tolerance"])
 		d.arguments(&op, n.fields["args"])
+		d.split(&op, n.fields["split"])
 		if ref, ok := d.cfg.ops[op.Name]; ok {
 			first := ref.module.Ops[ref.index].Pos
 			d.fail(n.fields["name"].at, "operator %q is already defined in %s at %s", op.Name, ref.module.Name, first)

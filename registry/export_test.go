@@ -1,0 +1,27 @@
+package registry
+
+import (
+	"context"
+
+	"github.com/aiter-go/aiter/internal/hostcall"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// CallPieces makes a call of CallHost on the CPU, where CallHost is Call: in pieces, with copies of all arguments.
+func (o *Op) CallPieces(ctx context.Context, opts HostOptions, args ...any) error {
+	drv, err := o.reg.devices.Driver(tensor.CPU)
+	if err != nil {
+		return err
+	}
+	pool, err := drv.NewPool(0, opts.Pool)
+	if err != nil {
+		return err
+	}
+	o.reg.mu.Lock()
+	o.reg.hosts[tensor.Host()] = hostcall.New(drv, pool, hostcall.Options{Piece: opts.Piece, Buffers: opts.Buffers, Calls: opts.Calls})
+	o.reg.mu.Unlock()
+	return o.current().callHost(ctx, tensor.Host(), args, nil)
+}
+
+// Axes returns the units of the axes along which a call of CallHost is cut.
+func (o *Op) Axes(args ...any) []int64 { return o.current().hostCall(args).Units }

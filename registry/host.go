@@ -1,0 +1,195 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/aiter-go/aiter/device"
+	"github.com/aiter-go/aiter/internal/hostcall"
+	"github.com/aiter-go/aiter/jit/schema"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// CallHost calls the operator on a device with tensors in host memory, and waits for the results. The arguments are those of
+// Call. A call is cut along sizes that the operator declares (its batch, its channels), and the copies in both directions and the
+// operator overlap. Tensors in pinned memory ([device.Devices.NewPinned]) are copied as they are, others through pinned memory
+// of the pool. The memory on the device is that of the registry's pool ([Registry.HostPool]). On the CPU CallHost is Call.
+//
+// A written tensor may be the same as another argument, but may not share a part of its memory. The call comes behind the work
+// on the stream of [device.WithStream].
+//
+// If ctx ends, or the device fails, no more pieces begin, CallHost waits for those that run, and some results may be written. The
+// errors are those of Call, [*HostTensorError], [*SharedMemoryError], [*device.PoolLimitError] and [*device.Error]. With
+// [Options.Verify] each piece is compared with the CPU's results before the next one begins.
+func (o *Op) CallHost(ctx context.Context, dev tensor.Device, args ...any) error {
+	if dev.IsHost() {
+		return o.Call(ctx, args...)
+	}
+	v := o.current()
+	if o.reg.tracer != nil {
+		return o.traced(ctx, func(ctx context.Context, m *measurement) error { return v.callHost(ctx, dev, args, m) })
+	}
+	return v.callHost(ctx, dev, args, nil)
+}
+
+// HostTensorError reports an argument of [Op.CallHost] that is not in host memory.
+type HostTensorError struct {
+	Op, Arg string
+	Device  tensor.Device
+}
+
+func (e *HostTensorError) Error() string {
+	return fmt.Sprintf("%s: argument %s is on %s, expected host memory; use Call for tensors on a device", e.Op, e.Arg, e.Device)
+}
+
+// SharedMemoryError reports a written argument of [Op.CallHost] that shares memory with another argument and differs from it.
+type SharedMemoryError struct{ Op, Arg, Other string }
+
+func (e *SharedMemoryError) Error() string {
+	if e.Arg == e.Other {
+		return fmt.Sprintf("%s: argument %s is written, and some of its elements share memory; give it memory for each", e.Op, e.Arg)
+	}
+	return fmt.Sprintf("%s: argument %s is written, and shares memory with %s; give the same tensor twice, or copy one of them",
+		e.Op, e.Arg, e.Other)
+}
+
+// HostPool returns the pool that [Op.CallHost] uses on a device. Its counters are those of all calls. The registry closes it.
+func (r *Registry) HostPool(dev tensor.Device) (*device.Pool, error) {
+	e, err := r.hostEngine(dev)
+	if err != nil {
+		return nil, err
+	}
+	return e.Pool(), nil
+}
+
+// hostEngine returns the engine of a device, which it makes on first use.
+func (r *Registry) hostEngine(dev tensor.Device) (*hostcall.Engine, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.calls.closed.Load() {
+		return nil, ErrClosed
+	}
+	if e := r.hosts[dev]; e != nil {
+		return e, nil
+	}
+	drv, err := r.devices.Driver(dev.Type)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := drv.NewPool(int(dev.ID), r.hostOptions.Pool)
+	if err != nil {
+		return nil, err
+	}
+	opts := hostcall.Options{Piece: r.hostOptions.Piece, Buffers: r.hostOptions.Buffers, Calls: r.hostOptions.Calls}
+	e := hostcall.New(drv, pool, opts)
+	r.hosts[dev] = e
+	return e, nil
+}
+
+// closeHosts closes the engines and their pools. No call runs.
+func (r *Registry) closeHosts() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var errs []error
+	for _, e := range r.hosts {
+		errs = append(errs, e.Close(), e.Pool().Close())
+	}
+	clear(r.hosts)
+	return errors.Join(errs...)
+}
+
+// callHost builds the code for the device and makes the call in pieces.
+func (o *opVersion) callHost(ctx context.Context, dev tensor.Device, args []any, m *measurement) error {
+	if err := o.usable(ctx); err != nil {
+		return err
+	}
+	if err := o.checkHostArgs(args); err != nil {
+		return err
+	}
+	if _, err := o.binding(ctx, dev, o.key(args)); err != nil {
+		return err
+	}
+	if err := o.checkHostArgs(args); err != nil { // the build may have taken minutes, and the tensors may be freed
+		return err
+	}
+	engine, err := o.reg.hostEngine(dev)
+	if err != nil {
+		return err
+	}
+	counter := o.reg.calls.counter()
+	if !o.reg.calls.enter(counter) {
+		return ErrClosed
+	}
+	defer o.reg.calls.leave(counter)
+	if err := o.awaitStream(ctx, dev); err != nil {
+		return err
+	}
+	call := o.hostCall(args)
+	call.Launch = func(ctx context.Context, tensors []*tensor.Tensor) error {
+		return o.callOrVerify(ctx, replaceTensors(args, tensors), m)
+	}
+	return engine.Run(ctx, call)
+}
+
+// awaitStream waits for the work on the stream of the context, which may write the arguments.
+func (o *opVersion) awaitStream(ctx context.Context, dev tensor.Device) error {
+	s, ok := device.StreamFrom(ctx)
+	if !ok {
+		return nil
+	}
+	if _, err := o.stream(ctx, dev); err != nil {
+		return err
+	}
+	drv, err := o.reg.devices.Driver(dev.Type)
+	if err != nil {
+		return err
+	}
+	return drv.Synchronize(s)
+}
+
+// checkHostArgs checks the arguments as Call does, and that tensors are in host memory and written ones apart.
+func (o *opVersion) checkHostArgs(args []any) error {
+	tensors := tensorsOf(args)
+	for i, t := range tensors {
+		if t != nil && !t.Device().IsHost() && i < len(o.decl.Schema.Args) {
+			return &HostTensorError{Op: o.Name(), Arg: o.decl.Schema.Args[i].Name, Device: t.Device()}
+		}
+	}
+	buffer := o.reg.buffers.Get().(*callBuffer)
+	defer o.reg.buffers.Put(buffer)
+	if _, err := o.pack(buffer, args); err != nil {
+		return err
+	}
+	for i, a := range tensors {
+		if a == nil || !o.isWritten(i) {
+			continue
+		}
+		for d := range a.Rank() {
+			if a.Dim(d) > 1 && a.Stride(d) == 0 && a.Numel() > 0 {
+				return o.sharedMemory(i, i)
+			}
+		}
+		for k, b := range tensors {
+			if b != nil && k != i && tensor.Overlaps(a, b) && !o.sameArgument(i, k, a, b) {
+				return o.sharedMemory(i, k)
+			}
+		}
+	}
+	return nil
+}
+
+func (o *opVersion) isWritten(i int) bool {
+	a := o.decl.Schema.Args[i]
+	return a.Type.Kind == schema.Tensor && a.Type.Mutable
+}
+
+func (o *opVersion) sharedMemory(i, k int) error {
+	return &SharedMemoryError{Op: o.Name(), Arg: o.decl.Schema.Args[i].Name, Other: o.decl.Schema.Args[k].Name}
+}
+
+// sameArgument reports whether two arguments are the same elements and are declared with the same shape.
+func (o *opVersion) sameArgument(i, k int, a, b *tensor.Tensor) bool {
+	declared := func(i int) string { return o.decl.Args[o.decl.Schema.Args[i].Name].Shape.String() }
+	return hostcall.Equal(a, b) && declared(i) == declared(k)
+}
