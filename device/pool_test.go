@@ -67,9 +67,9 @@ func testPool(t *testing.T, drv device.Driver) {
 
 func TestPoolErrors(t *testing.T) {
 	for name, drv := range map[string]device.Driver{
-		"hip": openFake(t, device.OpenHIP, fake(t, "fakehip")),
+		"hip":               openFake(t, device.OpenHIP, fake(t, "fakehip")),
 		"hip without pools": openFake(t, device.OpenHIP, fake(t, "fakehip", "-DNO_POOLS")),
-		"cuda": openFake(t, device.OpenCUDA, fake(t, "fakecuda")), "host": device.OpenHost(),
+		"cuda":              openFake(t, device.OpenCUDA, fake(t, "fakecuda")), "host": device.OpenHost(),
 	} {
 		p := newPool(t, drv, device.PoolOptions{Limit: 1000, PinnedLimit: 10000})
 		s := device.Stream{Device: p.Device()}

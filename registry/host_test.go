@@ -89,7 +89,7 @@ func TestCallHostErrors(t *testing.T) {
 	x, _ := both.Slice(2, 0, 8)
 	out, _ := both.Slice(2, 1, 9)
 	weight := host(t, tensor.Float32, 2, 3)
-	far, err := tensor.View(tensor.ForeignStorage(4096, 1<<20, tensor.Device{Type: tensor.CUDA}, nil), tensor.Float32, []int64{1, 2, 8}, nil, 0)
+	far, err := tensor.View(tensor.ForeignStorage(4096, 4096, tensor.Device{Type: tensor.CUDA}, nil), tensor.Float32, []int64{1, 2, 8}, nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
