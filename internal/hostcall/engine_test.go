@@ -81,10 +81,9 @@ func (g *gpu) launch(ctx context.Context, ts []*tensor.Tensor) error {
 
 // problem is a call of the fake kernel and its expected results.
 type problem struct {
-	call             hostcall.Call
-	out, state       *tensor.Tensor
-	want, wantState  []float64
-	original, origin []float64
+	call            hostcall.Call
+	out, state      *tensor.Tensor
+	want, wantState []float64
 }
 
 type shape struct {
