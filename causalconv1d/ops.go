@@ -70,8 +70,8 @@ type Backward struct {
 	DX *tensor.Tensor // written: (B, D, L), the type of x; the gradient for x
 	// written: (G, W) float32 or the type of weight; the gradient for weight, overwritten
 	DWeight *tensor.Tensor
-	// written: float32 or the type of weight; the gradient for bias, overwritten: (D), or empty without
-	// a bias; may be nil
+	// written: (D) or (0) float32 or the type of weight; the gradient for bias, overwritten: (D), or
+	// empty without a bias; may be nil
 	DBias *tensor.Tensor
 	X     *tensor.Tensor // (B, D, L) float32, float16 or bfloat16
 	// (G, W) float32, float16 or bfloat16; G divides D: channel d has filter d / (D / G)

@@ -83,7 +83,7 @@ func quickTree(t *testing.T, before, after string) string {
 	if !strings.Contains(string(text), before) || !strings.Contains(changed, `"-O0"`) {
 		t.Fatalf("the configuration lacks %q or -O3", before)
 	}
-	changed = regexp.MustCompile(`(?m)^args\..*\n`).ReplaceAllString(changed, "")
+	changed = regexp.MustCompile(`(?m)^(args\.|split ).*\n`).ReplaceAllString(changed, "")
 	if err := os.WriteFile(config, []byte(changed), 0o644); err != nil {
 		t.Fatal(err)
 	}
