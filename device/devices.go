@@ -10,6 +10,7 @@ import (
 
 	"github.com/aiter-go/aiter/jit/target"
 	"github.com/aiter-go/aiter/tensor"
+	"github.com/aiter-go/aiter/trace"
 )
 
 // Options configure Open. The zero value suits a program.
@@ -21,6 +22,8 @@ type Options struct {
 	// HIPLibraries and CUDALibraries are the libraries to try, in order; nil: the results of the
 	// functions of the same names.
 	HIPLibraries, CUDALibraries []string
+	// Trace records allocations, copies, waits, and the work of streams; nil: nothing is recorded.
+	Trace *trace.Recorder
 }
 
 // Devices are the devices of this machine. A vendor's driver is opened on first use. Devices is safe
@@ -51,7 +54,8 @@ func Open(opts Options) (*Devices, error) {
 	if opts.CUDALibraries == nil {
 		opts.CUDALibraries = CUDALibraries(opts.Getenv)
 	}
-	host := OpenHost()
+	host := openHost()
+	host.rec = opts.Trace
 	info, err := host.Info(0)
 	if err != nil {
 		return nil, err
@@ -72,6 +76,9 @@ func (d *Devices) open(openDriver func(...string) (Driver, error), libraries []s
 	drv, err := openDriver(libraries...)
 	if err != nil {
 		return nil, err
+	}
+	if g, ok := drv.(*gpu); ok && d.opts.Trace != nil {
+		g.trace = newGPUTrace(g, d.opts.Trace)
 	}
 	d.opened = append(d.opened, drv)
 	return drv, nil

@@ -69,6 +69,8 @@ type gpu struct {
 
 	openPools map[*Pool]struct{}
 	closing   bool // no more pools
+
+	trace *gpuTrace // nil without a recorder
 }
 
 var _ Driver = (*gpu)(nil)
@@ -183,6 +185,7 @@ func (g *gpu) device(dev int) tensor.Device {
 
 // Close closes pools, destroys graphs, events and streams, then frees memory, then releases the contexts.
 func (g *gpu) Close() error {
+	g.trace.close()
 	pools := g.closePools()
 	g.state.Lock()
 	defer g.state.Unlock()

@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/aiter-go/aiter/tensor"
+	"github.com/aiter-go/aiter/trace"
 )
 
 func (g *gpu) Alloc(dev int, n int64) (*tensor.Storage, error) {
@@ -25,6 +26,7 @@ func (g *gpu) alloc(dev int, n int64, where tensor.Device, malloc, free routine)
 	}
 	blocks := (n + tensor.BlockBytes - 1) / tensor.BlockBytes
 	var s *tensor.Storage
+	span := g.trace.begin(trace.Allocate, where, n)
 	err := g.onDevice(dev, func() error {
 		var ptr uintptr
 		if n > 0 {
@@ -38,6 +40,7 @@ func (g *gpu) alloc(dev int, n int64, where tensor.Device, malloc, free routine)
 		g.memory[s] = allocation{dev: dev, free: free}
 		return nil
 	})
+	span.End(err)
 	return s, err
 }
 
@@ -46,7 +49,8 @@ func (g *gpu) Free(s *tensor.Storage) error {
 	if err != nil {
 		return err
 	}
-	return g.onDevice(a.dev, func() error {
+	span := g.trace.begin(trace.Free, s.Device(), s.Size())
+	err = g.onDevice(a.dev, func() error {
 		g.copying.Lock()
 		defer g.copying.Unlock()
 		if !s.MarkFreed() {
@@ -57,6 +61,8 @@ func (g *gpu) Free(s *tensor.Storage) error {
 		g.mu.Unlock()
 		return g.release(s, a)
 	})
+	span.End(err)
+	return err
 }
 
 // owned returns the allocation of a storage of this driver.
@@ -128,7 +134,8 @@ func (g *gpu) copy(call string, s *tensor.Storage, n int64, transfer func() erro
 	if n > s.Size() {
 		return sizeError(call, n, s.Size())
 	}
-	return g.onDevice(int(s.Device().ID), func() error {
+	span := g.trace.begin(kindOfCopy(call), s.Device(), n)
+	err := g.onDevice(int(s.Device().ID), func() error {
 		g.copying.RLock()
 		defer g.copying.RUnlock()
 		if err := s.Check(); err != nil || n == 0 {
@@ -139,6 +146,8 @@ func (g *gpu) copy(call string, s *tensor.Storage, n int64, transfer func() erro
 		}
 		return g.syncDefaultStream()
 	})
+	span.End(err)
+	return err
 }
 
 // sizeError is the error for a copy of n bytes from or to a storage of size bytes.
@@ -174,6 +183,11 @@ func (g *gpu) CopyAsync(s Stream, dst, src Region) error {
 	if err := firstError(checkRegion(s, "source", src), checkRegion(s, "destination", dst)); err != nil {
 		return err
 	}
+	return g.queued(s, copySpan(dst, src), func() error { return g.queueCopy(s, dst, src) })
+}
+
+// queueCopy queues a copy of checked regions.
+func (g *gpu) queueCopy(s Stream, dst, src Region) error {
 	return g.onDevice(int(s.Device.ID), func() error {
 		g.copying.RLock()
 		defer g.copying.RUnlock()

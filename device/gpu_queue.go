@@ -3,6 +3,8 @@ package device
 import (
 	"time"
 	"unsafe"
+
+	"github.com/aiter-go/aiter/trace"
 )
 
 // checkStream refuses streams of other drivers; it accepts the zero handle.
@@ -13,21 +15,7 @@ func (g *gpu) checkStream(call string, s Stream) error {
 	return nil
 }
 
-func (g *gpu) NewStream(dev int) (Stream, error) {
-	s := Stream{Device: g.device(dev), owner: g}
-	err := g.onDevice(dev, func() error {
-		var handle uintptr
-		if err := g.call(g.fns.newStream, uintptr(unsafe.Pointer(&handle)), 0); err != nil {
-			return err
-		}
-		s.Handle = handle
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.streams[handle] = dev
-		return nil
-	})
-	return s, err
-}
+func (g *gpu) NewStream(dev int) (Stream, error) { return g.newStream(dev, 0) }
 
 func (g *gpu) closeStream(s Stream) error {
 	return g.onDevice(int(s.Device.ID), func() error {
@@ -55,11 +43,17 @@ func (g *gpu) Synchronize(s Stream) error {
 	if err := g.checkStream("Synchronize", s); err != nil {
 		return err
 	}
-	return g.onDevice(int(s.Device.ID), func() error { return g.call(g.fns.syncStream, s.Handle) })
+	span := g.trace.begin(trace.Wait, s.Device, 0)
+	err := g.onDevice(int(s.Device.ID), func() error { return g.call(g.fns.syncStream, s.Handle) })
+	span.End(err)
+	return err
 }
 
 func (g *gpu) SynchronizeDevice(dev int) error {
-	return g.onDevice(dev, func() error { return g.call(g.fns.syncDevice) })
+	span := g.trace.begin(trace.Wait, g.device(dev), 0)
+	err := g.onDevice(dev, func() error { return g.call(g.fns.syncDevice) })
+	span.End(err)
+	return err
 }
 
 func (g *gpu) NewEvent(dev int) (*Event, error) {
@@ -131,13 +125,24 @@ func (g *gpu) SynchronizeEvent(e *Event) error {
 	if err := e.check("SynchronizeEvent", g.kind); err != nil {
 		return err
 	}
-	return g.onDevice(int(e.dev.ID), func() error { return g.call(g.fns.syncEvent, e.handle) })
+	span := g.trace.begin(trace.Wait, e.dev, 0)
+	err := g.onDevice(int(e.dev.ID), func() error { return g.call(g.fns.syncEvent, e.handle) })
+	span.End(err)
+	return err
 }
 
 func (g *gpu) Elapsed(from, to *Event) (time.Duration, error) {
 	if err := checkTimed(g.kind, from, to); err != nil {
 		return 0, err
 	}
+	span := g.trace.begin(trace.Wait, to.dev, 0)
+	took, err := g.elapsed(from, to)
+	span.End(err)
+	return took, err
+}
+
+// elapsed returns the time between two events that were checked. It waits for the second.
+func (g *gpu) elapsed(from, to *Event) (time.Duration, error) {
 	var ms float32
 	err := g.onDevice(int(to.dev.ID), func() error {
 		if err := g.call(g.fns.syncEvent, to.handle); err != nil {

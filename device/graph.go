@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/aiter-go/aiter/tensor"
+	"github.com/aiter-go/aiter/trace"
 )
 
 // CaptureMode is the set of calls that fail during a capture because they could wait for it, such as an allocation.
@@ -63,6 +64,8 @@ func (g *gpu) Capture(s Stream, mode CaptureMode, queue func() error) (*Graph, e
 	// A capture ends on the thread on which it began.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	g.trace.beginCapture()
+	defer g.trace.endCapture()
 	dev := int(s.Device.ID)
 	err := g.onDevice(dev, func() error { return g.call(g.fns.beginCapture, s.Handle, uintptr(mode)) })
 	if err != nil {
@@ -116,11 +119,13 @@ func (r *Graph) Launch(s Stream) error {
 	if s.Device != r.dev {
 		return &OwnerError{Call: "Launch", What: "stream", Device: s.Device}
 	}
-	return r.owner.onDevice(int(r.dev.ID), func() error {
-		if r.closed.Load() {
-			return &ClosedError{What: "the graph"}
-		}
-		return r.owner.call(r.owner.fns.launch, r.exec, s.Handle)
+	return r.owner.queued(s, trace.Span{Kind: trace.Kernel, Name: "graph"}, func() error {
+		return r.owner.onDevice(int(r.dev.ID), func() error {
+			if r.closed.Load() {
+				return &ClosedError{What: "the graph"}
+			}
+			return r.owner.call(r.owner.fns.launch, r.exec, s.Handle)
+		})
 	})
 }
 

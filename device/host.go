@@ -8,16 +8,22 @@ import (
 
 	"github.com/aiter-go/aiter/jit/target"
 	"github.com/aiter-go/aiter/tensor"
+	"github.com/aiter-go/aiter/trace"
 )
 
 // host is the Driver of the CPU: one device, whose memory is on Go's heap. Work on its streams
 // is complete when the call that queues it returns.
-type host struct{ info Info }
+type host struct {
+	info Info
+	rec  *trace.Recorder // nil: nothing is recorded
+}
 
 var _ Driver = (*host)(nil)
 
 // OpenHost returns the driver of the CPU.
-func OpenHost() Driver {
+func OpenHost() Driver { return openHost() }
+
+func openHost() *host {
 	return &host{info: Info{Device: tensor.Host(), Name: cpuName(os.ReadFile), Target: target.Host(), Memory: hostMemory(os.ReadFile)}}
 }
 
@@ -39,7 +45,10 @@ func (h *host) Alloc(dev int, n int64) (*tensor.Storage, error) {
 	if err := checkHost(dev); err != nil {
 		return nil, err
 	}
-	return tensor.HostStorage(n)
+	span := beginSpan(h.rec, trace.Allocate, tensor.Host(), n)
+	s, err := tensor.HostStorage(n)
+	span.End(err)
+	return s, err
 }
 
 func (h *host) AllocHost(n int64) (*tensor.Storage, error) { return h.Alloc(0, n) }
@@ -49,6 +58,8 @@ func (h *host) Free(s *tensor.Storage) error {
 	if !s.Managed() {
 		return &OwnerError{Call: "Free", What: "storage", Device: s.Device()}
 	}
+	span := beginSpan(h.rec, trace.Free, tensor.Host(), s.Size())
+	defer span.End(nil)
 	if !s.MarkFreed() {
 		return s.Check()
 	}
@@ -72,14 +83,21 @@ func hostBytes(call string, s *tensor.Storage, n int64) ([]byte, error) {
 
 func (h *host) CopyToDevice(dst *tensor.Storage, src []byte) error {
 	b, err := hostBytes("CopyToDevice", dst, int64(len(src)))
-	copy(b, src)
+	h.copy(b, src)
 	return err
 }
 
 func (h *host) CopyToHost(dst []byte, src *tensor.Storage) error {
 	b, err := hostBytes("CopyToHost", src, int64(len(dst)))
-	copy(dst, b)
+	h.copy(dst, b)
 	return err
+}
+
+// copy copies host memory.
+func (h *host) copy(dst, src []byte) {
+	span := beginSpan(h.rec, trace.Copy, tensor.Host(), int64(min(len(dst), len(src))))
+	copy(dst, src)
+	span.End(nil)
 }
 
 func (h *host) CopyDevice(dst, src *tensor.Storage) error {
@@ -113,7 +131,7 @@ func (h *host) CopyAsync(s Stream, dst, src Region) error {
 	if err != nil {
 		return err
 	}
-	copy(to[dst.Offset:], from[src.Offset:])
+	h.copy(to[dst.Offset:], from[src.Offset:])
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/aiter-go/aiter/registry"
 	"github.com/aiter-go/aiter/tensor"
+	"github.com/aiter-go/aiter/trace"
 )
 
 // A service builds before its first request. With a GPU, reg.Devices().Default() names it.
@@ -60,4 +61,48 @@ func ExampleOp_Call() {
 		fmt.Println(refused)
 	}
 	// Output: rms_norm: argument 'weight': expected shape (D) with D = 2, got (3)
+}
+
+// A recorder has the timeline of calls. WriteChrome writes it for Perfetto.
+func ExampleOptions_trace() {
+	ctx := context.Background()
+	rec := trace.New(trace.Options{})
+	reg, err := registry.Open(ctx, registry.Options{Trace: rec})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = reg.Close() }()
+	norm, err := reg.Lookup("rms_norm")
+	if err != nil {
+		log.Fatal(err)
+	}
+	x, err := tensor.Of([]float32{3, 4}, 1, 2)
+	if err != nil {
+		log.Fatal(err)
+	}
+	out, err := tensor.New(tensor.Float32, 1, 2)
+	if err != nil {
+		log.Fatal(err)
+	}
+	weight, err := tensor.Of([]float32{1, 1})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := reg.Warm(ctx, tensor.Host(), "rms_norm"); err != nil {
+		log.Fatal(err)
+	}
+	rec.Reset() // without the build
+	if err := norm.Call(ctx, out, x, weight, 1e-6); err != nil {
+		log.Fatal(err)
+	}
+	for _, span := range rec.Timeline().Spans {
+		switch span.Kind {
+		case trace.Call, trace.Launch, trace.Kernel:
+			fmt.Println(span.Title(), span.Device)
+		}
+	}
+	// Output:
+	// call rms_norm cpu
+	// launch rms_norm cpu
+	// kernel rms_norm cpu
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/aiter-go/aiter/internal/settings"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
+	"github.com/aiter-go/aiter/trace"
 )
 
 // Options of [Open]. A field that is set wins over its environment variable, and the
@@ -31,6 +32,11 @@ type Options struct {
 	Timeout     time.Duration   // of one compiler run; 0: [jit.DefaultTimeout]
 	LockTimeout time.Duration   // of the wait for a build of another process; 0: three times the time limit of a compiler run
 	Observer    jit.Observer    // receives the events of builds
+
+	// Trace records a timeline of builds, loads, calls, launches and of what [Registry.Devices] does: allocations, copies and
+	// waits. Devices measure kernels with events, without a wait; work of a stream that is captured in a graph has no time.
+	// A recorder may be used by several registries. nil: nothing is recorded, and calls have no extra cost.
+	Trace *trace.Recorder
 
 	// Modules are sources of modules and operators besides those of aiter: each an [embed.FS] of the program, or a
 	// folder ([os.DirFS]). Their code finds the headers <aiter/...> without an include folder for them. Names of
@@ -113,6 +119,7 @@ func (o Options) resolve() (Options, settings.Settings, error) {
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
 	}
+	o.Observer = withTrace(o.Observer, o.Trace)
 	roots := o.Roots
 	if o.Root != "" {
 		roots = append([]string{o.Root}, roots...)

@@ -64,7 +64,7 @@ func Open(ctx context.Context, opts Options) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	devices, err := device.Open(device.Options{Getenv: opts.Getenv})
+	devices, err := device.Open(device.Options{Getenv: opts.Getenv, Trace: opts.Trace})
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/aiter-go/aiter/device"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/tensor"
+	"github.com/aiter-go/aiter/trace"
 )
 
 // CallTracer is an [Options.Observer] that also follows calls of operators. Without one, calls have no extra cost.
@@ -27,15 +28,19 @@ type CallResult struct {
 	Err        error
 }
 
-// callTracerOf returns the call tracer among the observers, nil if there is none.
+// callTracerOf returns the call tracer among the observers, nil if there is none. Of two it returns the first, unless one
+// is that of [Options.Trace].
 func callTracerOf(o jit.Observer) CallTracer {
-	if t, ok := o.(CallTracer); ok {
+	switch t := o.(type) {
+	case *recording:
+		t.next = callTracerOf(t.others)
 		return t
-	}
-	if joined, ok := o.(interface{ Observers() []jit.Observer }); ok {
-		for _, o := range joined.Observers() {
-			if t := callTracerOf(o); t != nil {
-				return t
+	case CallTracer:
+		return t
+	case interface{ Observers() []jit.Observer }:
+		for _, o := range t.Observers() {
+			if found := callTracerOf(o); found != nil {
+				return found
 			}
 		}
 	}
@@ -45,7 +50,7 @@ func callTracerOf(o jit.Observer) CallTracer {
 // traced runs a call under the call tracer.
 func (o *Op) traced(ctx context.Context, call func(context.Context, *measurement) error) error {
 	ctx, end := o.reg.tracer.BeginCall(ctx, o)
-	m := &measurement{reg: o.reg, timed: o.reg.tracer.DeviceTime()}
+	m := &measurement{reg: o.reg, work: workOf(ctx, o.name), timed: o.reg.tracer.DeviceTime()}
 	result := CallResult{Err: call(ctx, m)}
 	result.Device, result.DeviceTime = m.dev, m.took
 	end(result)
@@ -55,6 +60,7 @@ func (o *Op) traced(ctx context.Context, call func(context.Context, *measurement
 // measurement is the device and the time of a call, the sum of those of its pieces.
 type measurement struct {
 	reg   *Registry
+	work  trace.Span // of the kernels, for the timeline of Options.Trace
 	timed bool
 	dev   tensor.Device
 	took  time.Duration
@@ -64,7 +70,7 @@ type measurement struct {
 func (m *measurement) around(s device.Stream, run func() error) error {
 	m.dev = s.Device
 	if !m.timed {
-		return run()
+		return m.reg.devices.Launch(s, m.work, run)
 	}
 	drv, err := m.reg.devices.Driver(s.Device.Type)
 	if err != nil {
@@ -78,7 +84,7 @@ func (m *measurement) around(s device.Stream, run func() error) error {
 	if err := drv.Record(from, s); err != nil {
 		return err
 	}
-	if err := run(); err != nil {
+	if err := m.reg.devices.Launch(s, m.work, run); err != nil {
 		return err
 	}
 	if err := drv.Record(to, s); err != nil {

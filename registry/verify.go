@@ -92,7 +92,8 @@ func (o *opVersion) callVerified(ctx context.Context, args []any) error {
 	if err != nil {
 		return &UnverifiedError{Op: o.Name(), Err: err}
 	}
-	if err := o.run(&onDevice, stream, buffer, args); err != nil {
+	run := func() error { return o.run(&onDevice, stream, buffer, args) }
+	if err := o.reg.devices.Launch(queue, workOf(ctx, o.Name()), run); err != nil {
 		return err
 	}
 	return o.check(onHost, queue, args, before)

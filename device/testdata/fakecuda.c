@@ -59,7 +59,7 @@ EXPORT int cuMemcpyPeer(void* d, void* dc, const void* s, void* sc, size_t n) {
 }
 EXPORT int cuMemcpyAsync(void* d, const void* s, size_t n, void* stream) { return async_copy(d, s, n, stream); }
 EXPORT int cuMemsetD8_v2(void* d, unsigned char v, size_t n) { return fill(d, v, n); }
-EXPORT int cuStreamCreate(void** s, unsigned f) { return f ? INVALID : make(STREAM, s, 1); }
+EXPORT int cuStreamCreate(void** s, unsigned f) { return f > 1 ? INVALID : make(STREAM, s, 1); }
 EXPORT int cuStreamDestroy_v2(void* s) { return drop(STREAM, s, 0); }
 EXPORT int cuStreamSynchronize(void* s) { return sync_stream(s); }
 EXPORT int cuStreamWaitEvent(void* s, void* e, unsigned f) { return wait_event(s, e, f); }

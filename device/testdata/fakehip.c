@@ -51,7 +51,7 @@ EXPORT int hipMemcpy(void* d, const void* s, size_t n, int kind) {
 }
 EXPORT int hipMemcpyAsync(void* d, const void* s, size_t n, int kind, void* stream) { return note(kind == 4 ? async_copy(d, s, n, stream) : INVALID); }
 EXPORT int hipMemset(void* d, int v, size_t n) { return note(fill(d, v, n)); }
-EXPORT int hipStreamCreateWithFlags(void** s, unsigned f) { return note(f ? INVALID : make(STREAM, s, 1)); }
+EXPORT int hipStreamCreateWithFlags(void** s, unsigned f) { return note(f > 1 ? INVALID : make(STREAM, s, 1)); }
 EXPORT int hipStreamDestroy(void* s) { return note(drop(STREAM, s, 0)); }
 EXPORT int hipStreamSynchronize(void* s) { return note(sync_stream(s)); }
 EXPORT int hipStreamWaitEvent(void* s, void* e, unsigned f) { return note(wait_event(s, e, f)); }

@@ -1,0 +1,123 @@
+package registry
+
+import (
+	"context"
+
+	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/trace"
+)
+
+// recording is the observer that records the timeline of [Options.Trace]. It sends everything to the other observer too.
+type recording struct {
+	rec    *trace.Recorder
+	others jit.Observer // of Options.Observer, nil for none
+	next   CallTracer   // among the others, nil for none
+}
+
+var _ CallTracer = (*recording)(nil)
+
+// withTrace returns the observer of a registry that records a timeline.
+func withTrace(o jit.Observer, rec *trace.Recorder) jit.Observer {
+	if rec == nil {
+		return o
+	}
+	return &recording{rec: rec, others: o}
+}
+
+// Observe implements [jit.Observer].
+func (r *recording) Observe(e jit.Event) {
+	if r.others != nil {
+		r.others.Observe(e)
+	}
+}
+
+type callKey struct{}
+
+// callOf returns the number of the call that a context belongs to, 0 for none.
+func callOf(ctx context.Context) uint64 {
+	n, _ := ctx.Value(callKey{}).(uint64)
+	return n
+}
+
+// Begin implements [jit.Tracer].
+func (r *recording) Begin(ctx context.Context, op jit.Operation, e jit.Event) (context.Context, func(jit.Event)) {
+	endOther := func(jit.Event) {}
+	if t, ok := r.others.(jit.Tracer); ok {
+		ctx, endOther = t.Begin(ctx, op, e)
+	}
+	span := r.rec.Begin(kindOf(op), operationName(e))
+	span.Call = callOf(ctx)
+	return ctx, func(e jit.Event) {
+		span.Detail = e.Target
+		if e.Status != "" {
+			span.Detail += ", " + string(e.Status)
+		}
+		if op == jit.LookingUp {
+			span.Detail += lookupResult(e)
+		}
+		span.End(e.Err)
+		endOther(e)
+	}
+}
+
+// kindOf is the kind of the span of an operation.
+func kindOf(op jit.Operation) trace.Kind {
+	switch op {
+	case jit.Building:
+		return trace.Build
+	case jit.LookingUp:
+		return trace.Lookup
+	case jit.Compiling:
+		return trace.Compile
+	case jit.Linking:
+		return trace.Link
+	case jit.Loading:
+		return trace.Load
+	}
+	return trace.Host
+}
+
+// operationName is the unit of an operation with its axis values, else the part or the module.
+func operationName(e jit.Event) string {
+	switch {
+	case e.Source != "" && e.Values != "":
+		return e.Unit() + " " + e.Values
+	case e.Source != "":
+		return e.Unit()
+	case e.Part != "":
+		return e.Part
+	}
+	return e.Module
+}
+
+func lookupResult(e jit.Event) string {
+	if e.Miss.IsHit() {
+		return ", hit"
+	}
+	return ", " + e.Miss.String()
+}
+
+// BeginCall implements [CallTracer].
+func (r *recording) BeginCall(ctx context.Context, op *Op) (context.Context, func(CallResult)) {
+	endOther := func(CallResult) {}
+	if r.next != nil {
+		ctx, endOther = r.next.BeginCall(ctx, op)
+	}
+	span := r.rec.Begin(trace.Call, op.Name())
+	span.Call = r.rec.NewID()
+	return context.WithValue(ctx, callKey{}, span.Call), func(result CallResult) {
+		if result.Device.Type != 0 {
+			span.Device = result.Device.String()
+		}
+		span.End(result.Err)
+		endOther(result)
+	}
+}
+
+// DeviceTime implements [CallTracer].
+func (r *recording) DeviceTime() bool { return r.next != nil && r.next.DeviceTime() }
+
+// workOf describes the kernels of a call.
+func workOf(ctx context.Context, op string) trace.Span {
+	return trace.Span{Kind: trace.Kernel, Name: op, Call: callOf(ctx)}
+}
