@@ -59,10 +59,12 @@ var layers = map[string][]string{
 	"op_tests":         {"device", "jit/schema", "registry", "tensor"},
 	"internal/perf":    {"device", "op_tests", "tensor"},
 	"internal/report":  {},
+	"internal/profile": {"internal/report", "trace"},
 	"cmd/aiterctl":     {"aitercmd"},
 	"aitercmd": {"device", "jit", "internal/cache", "internal/codeobject", "internal/opconfig", "internal/shell", "internal/slots",
-		"internal/sys", "jit/schema", "jit/target", "internal/toolchain", "internal/watch", "op_tests", "internal/perf", "internal/report",
-		"internal/settings", "internal/spelling", "internal/term", "registry", "tensor", "tensor/npy", "tensor/safetensors"},
+		"internal/sys", "jit/schema", "jit/target", "internal/toolchain", "internal/watch", "op_tests", "internal/perf", "internal/profile",
+		"internal/report", "internal/settings", "internal/spelling", "internal/term", "registry", "tensor", "tensor/npy",
+		"tensor/safetensors", "trace"},
 }
 
 // owners lists the external modules that only one package may import.

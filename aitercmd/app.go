@@ -15,6 +15,7 @@ import (
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
 	"github.com/aiter-go/aiter/registry"
+	"github.com/aiter-go/aiter/trace"
 )
 
 // app is one run of the program: its outputs, and the flags that all commands share.
@@ -41,6 +42,8 @@ type app struct {
 	json, verbose, quiet bool
 	logLevel, color      string
 	log                  *slog.Logger // set by prepare
+
+	trace *trace.Recorder // of the command profile, else nil
 }
 
 // settings returns the shared flags as settings. The environment supplies unset ones.
@@ -119,7 +122,7 @@ func (a *app) openRegistry(ctx context.Context, observer jit.Observer, targets .
 		Modules: s.Sources, Roots: s.Roots, Config: s.Config, NoBuiltin: s.NoBuiltin,
 		CacheDir: s.CacheDir, Path: s.Path, Limits: s.Limits, Getenv: a.withoutReload,
 		Targets: append([]target.Target{}, targets...), Observer: observer,
-		Logger: s.Logger,
+		Logger: s.Logger, Trace: a.trace,
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/perf"
+	"github.com/aiter-go/aiter/internal/profile"
 	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
@@ -47,16 +48,16 @@ func exitStatuses() []exitStatus {
 			as[*usageError], as[*opconfig.UnknownModuleError], as[*opconfig.UnknownOpError], as[*opconfig.UnknownAxisError],
 			outsideConfig(as[*target.UnknownError]), outsideConfig(as[*target.SyntaxError]), as[*optests.UnknownOpError],
 			as[*optests.CaseError], as[*optests.ArgumentError], as[*tensor.DTypeError], as[*tensor.DeviceError],
-			as[*opconfig.UnsupportedTargetError], as[*registry.EnvironmentError], as[*perf.OptionsError], invalidCPUSetting)},
+			as[*opconfig.UnsupportedTargetError], as[*profile.ImportError], as[*registry.EnvironmentError], as[*perf.OptionsError], invalidCPUSetting)},
 		{exitConfig, "the configuration is not valid, or a module has no sources for a target", isAny(
 			as[*opconfig.Error], as[*opconfig.NoSourcesError], as[*opconfig.DuplicateSourceError], as[*opconfig.VersionError],
 			as[*opconfig.ClashError], as[*jit.IncludeError], as[*jit.SourcesError])},
 		{exitCache, "the cache folder cannot be used: not writable, full, or writable by other users", isAny(
 			as[*cache.UntrustedError], as[*cache.AccessError], as[*cache.ReadOnlyError])},
 		{exitCompile, "a compiler or linker failed, or ran out of time", isAny(as[*jit.CompileError], as[*jit.ChangingError])},
-		{exitToolchain, "a compiler is missing, does not respond, cannot build for the target, or must not be used", isAny(
+		{exitToolchain, "a compiler or a profiler is missing, does not respond, cannot build for the target, or must not be used", isAny(
 			as[*toolchain.NotFoundError], as[*jit.NoCompileError], as[*toolchain.UnsupportedTargetError],
-			as[*toolchain.ProbeError], as[*toolchain.RootError])},
+			as[*toolchain.ProbeError], as[*toolchain.RootError], as[*profilerError])},
 		{exitVerify, "a result of an operator is wrong, or an entry of the cache is damaged", isAny(
 			as[*verifyError], as[*jit.IncompleteError], as[*registry.VerifyError], as[*registry.UnverifiedError])},
 		{exitDevice, "no device of this machine can run the operator", isAny(

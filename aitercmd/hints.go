@@ -32,7 +32,7 @@ func (a *app) report(err error) {
 func hints(err error) []string {
 	var out []string
 	for _, h := range []func(error) string{
-		hintNames, hintTarget, hintToolchain, hintCompile, hintCache, hintConfig, hintLoad,
+		hintNames, hintTarget, hintToolchain, hintCompile, hintCache, hintConfig, hintLoad, hintProfiler,
 	} {
 		if text := h(err); text != "" {
 			out = append(out, text)

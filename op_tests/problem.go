@@ -32,7 +32,11 @@ type Output struct {
 	tolerance tolerances
 	guarded   bool // the storage is ours: poisoned, and fenced with canaries
 	poisoned  bool
+	pure      bool // the operator does not read it
 }
+
+// Pure reports whether the operator writes the argument without reading it, unlike a state.
+func (o Output) Pure() bool { return o.pure }
 
 // Generate makes a problem of the case: random inputs rounded to their types,
 // poisoned outputs, canaries around each output. Equal cases give equal problems.
@@ -121,6 +125,7 @@ func (op operator) build(c Case, given args) (*Problem, error) {
 		if v != nil && a.written() {
 			p.Outputs = append(p.Outputs, Output{
 				Name: a.name, Arg: i, tolerance: a.tolerance, guarded: made, poisoned: made && a.role == output,
+				pure: a.role == output,
 			})
 		}
 	}

@@ -114,6 +114,8 @@ func (c *chromeWriter) nameTracks(tracks []Track) {
 // Name returns the track's name: "lane 1", "default stream", "stream 0x7f00".
 func (t Track) Name() string {
 	switch {
+	case t.Label != "":
+		return t.Label
 	case t.Device == "":
 		return fmt.Sprintf("lane %d", t.ID+1)
 	case t.ID == 0:

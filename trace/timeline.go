@@ -34,14 +34,16 @@ func (t *Timeline) Tracks() []Track {
 			list = append(list, s.Track)
 		}
 	}
-	slices.SortFunc(list, func(a, b Track) int { return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(list, func(a, b Track) int {
+		return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Label, b.Label))
+	})
 	return list
 }
 
-// From returns the timeline of the spans that begin at a time or later.
-func (t *Timeline) From(start time.Duration) *Timeline {
+// Between returns the timeline of the spans that begin in a period: at from or later, and before to.
+func (t *Timeline) Between(from, to time.Duration) *Timeline {
 	part := *t
-	part.Spans = slices.DeleteFunc(slices.Clone(t.Spans), func(s Span) bool { return s.Start < start })
+	part.Spans = slices.DeleteFunc(slices.Clone(t.Spans), func(s Span) bool { return s.Start < from || s.Start >= to })
 	return &part
 }
 

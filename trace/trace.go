@@ -36,12 +36,13 @@ const (
 	Queue    Kind = "queue"    // the host's part of an asynchronous copy or of a graph
 	Kernel   Kind = "kernel"   // the work of one launch on the device
 	Wait     Kind = "wait"     // of the host for a device
+	API      Kind = "api"      // other calls of a vendor's library, from a profiler of the vendor
 	Host     Kind = "host"     // other work of the host, such as a span of the program itself
 )
 
 // Kinds lists all kinds.
 func Kinds() []Kind {
-	return []Kind{Call, Build, Lookup, Compile, Link, Load, Allocate, Free, Upload, Download, Copy, Launch, Queue, Kernel, Wait, Host}
+	return []Kind{Call, Build, Lookup, Compile, Link, Load, Allocate, Free, Upload, Download, Copy, Launch, Queue, Kernel, Wait, API, Host}
 }
 
 // Span is something that took time. Times count from the recorder's begin.
@@ -66,6 +67,7 @@ func (s Span) End() time.Duration { return s.Start + s.Length }
 type Track struct {
 	Device string `json:"device,omitempty"` // "" for the host
 	ID     uint64 `json:"id"`               // the lane, or the handle of the stream (0: the default stream)
+	Label  string `json:"label,omitempty"`  // replaces the name that follows from Device and ID
 }
 
 // DefaultLimit is the number of spans that a recorder keeps, about 12 MB.

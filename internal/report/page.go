@@ -103,7 +103,7 @@ func (p Page) content() content {
 	list := p.panels()
 	changes := Changes(p.Now, p.Before)
 	c := content{
-		Title: p.Title, Style: template.CSS(chartStyle + pageStyle), Script: template.JS(pageScript),
+		Title: p.Title, Style: template.CSS(Style()), Script: template.JS(pageScript),
 		Facts: p.facts(changes), Legend: legend(list), Roofs: p.roofSamples(), Columns: p.headings(), Rows: p.tableRows(changes),
 		Compare:    p.Before != nil,
 		Arithmetic: p.Now.HasArithmetic(), Peaks: p.Now.hasPeaks(),
