@@ -188,7 +188,7 @@ func (a *app) profileOp(ctx context.Context, f *profileFlags, name string) (err 
 		result.Parts = append(result.Parts, profile.Part{Title: p.title, Timeline: line.Between(p.start, p.end)})
 	}
 	if tool != nil {
-		if result.Counter, err = a.countersOf(ctx, tool, op.Name(), f); err != nil {
+		if result.Counter, err = a.countersOf(ctx, tool, f); err != nil {
 			return err
 		}
 	}

@@ -48,7 +48,8 @@ func exitStatuses() []exitStatus {
 			as[*usageError], as[*opconfig.UnknownModuleError], as[*opconfig.UnknownOpError], as[*opconfig.UnknownAxisError],
 			outsideConfig(as[*target.UnknownError]), outsideConfig(as[*target.SyntaxError]), as[*optests.UnknownOpError],
 			as[*optests.CaseError], as[*optests.ArgumentError], as[*tensor.DTypeError], as[*tensor.DeviceError],
-			as[*opconfig.UnsupportedTargetError], as[*profile.ImportError], as[*registry.EnvironmentError], as[*perf.OptionsError], invalidCPUSetting)},
+			as[*opconfig.UnsupportedTargetError], as[*profile.ImportError],
+			as[*registry.EnvironmentError], as[*perf.OptionsError], invalidCPUSetting)},
 		{exitConfig, "the configuration is not valid, or a module has no sources for a target", isAny(
 			as[*opconfig.Error], as[*opconfig.NoSourcesError], as[*opconfig.DuplicateSourceError], as[*opconfig.VersionError],
 			as[*opconfig.ClashError], as[*jit.IncludeError], as[*jit.SourcesError])},

@@ -136,7 +136,7 @@ func (f *profileFlags) profiler(a *app, dev tensor.Device) (*profiler, error) {
 const profilerTimeout = 10 * time.Minute
 
 // countersOf runs this program under the profiler, with few calls, and reads its files.
-func (a *app) countersOf(ctx context.Context, p *profiler, op string, f *profileFlags) ([]profile.Counter, error) {
+func (a *app) countersOf(ctx context.Context, p *profiler, f *profileFlags) ([]profile.Counter, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program for %s: %w", p.name, err)
@@ -153,7 +153,8 @@ func (a *app) countersOf(ctx context.Context, p *profiler, op string, f *profile
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &out, 5*time.Second
 	if err := cmd.Run(); err != nil {
-		return nil, &profilerError{name: p.name, variable: p.variable, err: errors.Join(err, context.Cause(ctx)), output: tail(p.messages(dir) + out.String())}
+		err = errors.Join(err, context.Cause(ctx))
+		return nil, &profilerError{name: p.name, variable: p.variable, err: err, output: tail(p.messages(dir) + out.String())}
 	}
 	files, err := csvFiles(dir)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/aiter-go/aiter/tensor"
+	"github.com/aiter-go/aiter/trace"
 )
 
 const (
@@ -126,6 +127,8 @@ func (v *vendorPool) create() error {
 func (v *vendorPool) take(s Stream, n int64) (address uintptr, _ *tensor.Storage, err error) {
 	blocks := (n + tensor.BlockBytes - 1) / tensor.BlockBytes
 	var ptr uintptr
+	span := v.gpu.trace.begin(trace.Allocate, v.gpu.device(v.dev), n)
+	defer func() { span.End(err) }()
 	err = v.gpu.onDevice(v.dev, func() error {
 		return v.gpu.call(v.gpu.pools.alloc, uintptr(unsafe.Pointer(&ptr)), uintptr(blocks*tensor.BlockBytes), v.handle, s.Handle)
 	})
@@ -133,7 +136,9 @@ func (v *vendorPool) take(s Stream, n int64) (address uintptr, _ *tensor.Storage
 }
 
 func (v *vendorPool) give(s Stream, address uintptr, b *poolBlock) error {
+	span := v.gpu.trace.begin(trace.Free, v.gpu.device(v.dev), 0)
 	err := v.gpu.onDevice(v.dev, func() error { return v.gpu.call(v.gpu.pools.free, address, s.Handle) })
+	span.End(err)
 	if err != nil {
 		return errors.Join(err, v.drop(address, b))
 	}

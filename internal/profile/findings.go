@@ -46,7 +46,8 @@ func (p Part) Findings() []Finding {
 		list = append(list, Finding{"Something failed", plural(n, "span") + " with an error", first.Title() + ": " + first.Detail})
 	}
 	if n := p.Timeline.Dropped; n > 0 {
-		list = append(list, Finding{"The timeline is not complete", plural(n, "older span") + " dropped", "Record less, or raise trace.Options.Limit"})
+		figure := plural(n, "older span") + " dropped"
+		list = append(list, Finding{"The timeline is not complete", figure, "Record less, or raise trace.Options.Limit"})
 	}
 	return list
 }
