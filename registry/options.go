@@ -93,7 +93,7 @@ type Options struct {
 type HostOptions struct {
 	Pool    device.PoolOptions // of the pool of each device
 	Piece   int64              // bytes of a piece of a call in one direction; 0: [hostcall.DefaultPiece]
-	Buffers int                // pieces of a call that are on their way at once; 0: [hostcall.DefaultBuffers]
+	Buffers int                // pieces of a call in flight at once; 0: [hostcall.DefaultBuffers]
 	Calls   int                // calls on a device at once, later ones wait; 0: [hostcall.DefaultCalls]
 }
 

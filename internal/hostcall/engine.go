@@ -23,7 +23,7 @@ const (
 // Options configure New. Zero fields have defaults.
 type Options struct {
 	Piece   int64 // bytes of a piece in one direction
-	Buffers int   // pieces of a call that are on their way at once
+	Buffers int   // pieces of a call in flight at once
 	Calls   int   // calls at once; later ones wait
 }
 

@@ -26,7 +26,7 @@ type run struct {
 	pinnedStore []*tensor.Storage
 }
 
-// buffer is the memory of one piece on its way.
+// buffer is the memory of one piece in flight.
 type buffer struct {
 	events
 	memory  *tensor.Storage // of the device
