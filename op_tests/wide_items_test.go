@@ -134,3 +134,33 @@ func TestWideChunks(t *testing.T) {
 	}}
 	target.checkTolerance(t, "causal_conv1d_bwd", gpuCases(c))
 }
+
+// TestWideFewTaps tests filters of 8 taps in so many positions that backward takes the kernel of wide filters on NVIDIA GPUs, and
+// problems next to these, which it does not take.
+func TestWideFewTaps(t *testing.T) {
+	target := open(t)
+	c := optests.Case{DType: tensor.BFloat16, Params: optests.Conv1d{Batch: 1, Dim: 8192, Seqlen: 4104, Width: 8, SiLU: true}}
+	weights, states := c, optests.With(c, func(p *optests.Conv1d) { p.WithStates = true })
+	weights.WeightDType = tensor.Float32
+	target.checkTolerance(t, "causal_conv1d_bwd", gpuCases(c, weights, states))
+}
+
+// TestWideManyChannels tests wide filters of so many channels that all multiprocessors have several blocks, whose products wait for each
+// other: what is written too early shows up then.
+func TestWideManyChannels(t *testing.T) {
+	target := open(t)
+	for _, op := range []string{"causal_conv1d_fwd", "causal_conv1d_bwd"} {
+		t.Run(op, func(t *testing.T) {
+			var cases []optests.Case
+			for i, width := range []int64{9, 40, 128} {
+				for j, dt := range []tensor.DType{tensor.BFloat16, tensor.Float16} {
+					rows := int64(1 + (i+j)%2)
+					cases = append(cases, optests.Case{DType: dt, Seed: uint64(width), Params: optests.Conv1d{
+						Batch: 2 * rows, Dim: 2048, Seqlen: 4096 / rows, Width: width, SiLU: j == 1,
+					}})
+				}
+			}
+			target.checkTolerance(t, op, gpuCases(cases...))
+		})
+	}
+}

@@ -123,13 +123,13 @@ template <class T, int kN> class GroupEngine {
   }
 
   // A lane has these parts of A_s: the pairs of taps 0, -8 and 8 apart from W-1 - 16 (s+w-3) - g + 2t, the first one twice. The pair 8
-  // further is the one -8 apart of the product before.
+  // apart is the one -8 apart of the product before, and is read again nevertheless. ptxas does not see that a product runs from one
+  // iteration of a loop to the next: a copy of that pair would share a register with a pair that is read while the product runs.
   using Factor = uint32_t[4];
   static AITER_DEVICE uint32_t pair(uint32_t t) { return load_shared<Words<1>>(t).word[0]; }
-  static AITER_DEVICE void get(Factor& f, uint32_t t, uint32_t& near) {
-    const uint32_t middle = pair(t), far = pair(t - 16);
+  static AITER_DEVICE void get(Factor& f, uint32_t t) {
+    const uint32_t near = pair(t + 16), middle = pair(t), far = pair(t - 16);
     wgmma_copy(f[0], middle), wgmma_copy(f[1], far), wgmma_copy(f[2], near), wgmma_copy(f[3], middle);
-    near = far;
   }
 
   AITER_DEVICE void start(const Factor& f, uint32_t x) {
@@ -145,15 +145,14 @@ template <class T, int kN> class GroupEngine {
     const uint32_t last = x - uint32_t(group_steps(count_) - 1) * 32;
     hold_sums();
     Factor even, next;
-    uint32_t near = pair(t + 16);
-    get(even, t, near);
+    get(even, t);
     for (start(even, x); x != last;) {  // while a product runs, its successor's taps are read
-      get(next, t - 32, near);
+      get(next, t - 32);
       start(next, x - 32);
       wgmma_wait<1>();
       if (x - 32 == last) break;
       t -= 64, x -= 64;
-      get(even, t, near);
+      get(even, t);
       start(even, x);
       wgmma_wait<1>();
     }
