@@ -23,6 +23,14 @@ template <int W, int N> struct SequenceIds {
     return bits;
   }
 
+  // all_live reports whether all N positions belong to sequences.
+  AITER_DEVICE bool all_live() const {
+    int32_t bits = 0;
+    AITER_UNROLL
+    for (int i = 0; i < N; i++) bits |= id[W + i];
+    return bits >= 0;
+  }
+
   // all_visible reports whether all these positions belong to one sequence.
   AITER_DEVICE bool all_visible() const {
     int32_t differ = 0;
@@ -75,6 +83,7 @@ template <int W, int N> struct SeqMask : Words<(N * W < 32 ? 1 : N * W / 32)> {
 
   AITER_DEVICE bool visible(int i, int m) const { return this->word[m * N / 32] >> (m * N % 32 + i) & 1; }
   AITER_DEVICE bool live(int i) const { return visible(i, 0); }
+  AITER_DEVICE bool all_live() const { return distance(0) == kField; }
   AITER_DEVICE uint32_t skip() const { return distance(1) & ~distance(0); }
 
   // of returns the mask of position i: bit m is set if it sees the position m before it.

@@ -149,7 +149,7 @@ AITER_DEVICE void compute_vector(const Filter& filter, const float* x, const Mas
     for (int i = 0; i < N; i++) y[i] *= sigmoid(y[i]);
   }
   if constexpr (kMasked) {
-    if (all) return;
+    if (all || (AITER_CUDA && active_lanes_all(mask.all_live()))) return;
     AITER_UNROLL
     for (int i = 0; i < N; i++) y[i] = mask.live(i) ? y[i] : 0.0f;
   }
