@@ -45,7 +45,7 @@ func TestProjectUnits(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, units := range map[string]map[string]int{
-		"module_causal_conv1d": {"gfx90a:xnack-": 10, "gfx942": 10, "sm_90": 11, "cpu": 6},
+		"module_causal_conv1d": {"gfx90a:xnack-": 10, "gfx942": 10, "sm_90": 12, "cpu": 6},
 		"module_aiter_ffi":     {"cpu": 1},
 		"module_rms_norm":      {"gfx942": 1, "sm_90": 1, "cpu": 1},
 	} {

@@ -130,8 +130,15 @@ template <class T> BwdParams plan_channel_first(const Backward& p, const Topolog
   const int lanes = 1 << a.lane_bits;
   const int64_t parts = pieces ? (pieces + lanes - 1) / lanes : 1, chunks = p.seqlen ? p.batch * parts : 0;
   a.row_split = make_fastdiv(parts), a.total = uint32_t(chunks);
-  const TeamPlanner planner = {p.dim, chunks, parts, lanes, sizeof(T) == 4, gpu.full_threads()};
-  const int64_t teams = planner.best(a.whole_vectors && !p.seq.data ? kChannelFirstThreads : kChannelFirstThreads / 2);
+  TeamPlanner planner = {p.dim, chunks, parts, lanes, sizeof(T) == 4, gpu.full_threads()};
+  const int64_t most = a.whole_vectors && !p.seq.data ? kChannelFirstThreads : kChannelFirstThreads / 2;
+  int64_t teams = planner.best(most);
+  // Three blocks of a multiprocessor do not hold the threads of a plan for four that just fill the GPU.
+  const bool three = AITER_CUDA && a.whole_vectors && !p.seq.data && p.width > kFourBlockTaps<T>;
+  if (three && planner.rounds(teams) > 0.75 && planner.rounds(teams) <= 1) {
+    planner.full_threads = planner.full_threads / 4 * 3;
+    teams = planner.best(most);
+  }
   // Small blocks, unless a channel needs a large one.
   a.block_bits = lanes * teams > kChannelFirstThreads / 2 ? kChannelFirstThreadBits : kChannelFirstThreadBits - 1;
   a.channel_bits = bits_for(lanes * teams, a.block_bits);
@@ -263,8 +270,19 @@ inline bool exceeds_31_bits(const Backward& p) {
   return p.seqlen >= 1 << 30 || p.dim >= 1 << 30 || p.batch * (p.seqlen / 32 + 1) >= 1 << 30;
 }
 
+// wide_is_faster reports whether a filter of up to 8 taps is faster on matrix cores: measured on an H200.
+template <class T> bool wide_is_faster(const Backward& p) {
+  return kIsBf16<T> && !p.channel_last && p.silu && p.width == 8 && p.seqlen >= 2048 && p.batch * p.dim * p.seqlen >= 1 << 25;
+}
+
 // run_few takes filters of up to 8 taps, run_more those of more.
 template <class T> Status run_few(const TensorView& x, const Backward& p, const OpStream& stream) {
+  if constexpr (AITER_CUDA && kHolds8)
+    if (wide_is_faster<T>(p)) {
+      bool taken = false;
+      AITER_TRY(try_launch_few(x, p, stream, &taken));
+      if (taken) return Status();
+    }
   if (!p.channel_last) return run_channel_first<T>(p, x.device().id, stream);
   AITER_TRY(run_channel_last(x, p, stream));
   return launch_state_grads<T>(p, stream);

@@ -1,9 +1,8 @@
 // The backward kernel of filters of 9 taps and more (bwd/wide_gpu.h), for hipcc and nvcc.
 
-#include "dispatch.h"
-#include "wide_gpu.h"
 #include "../wide/reach_gpu.h"
 #include "wide_launch.h"
+#include "wide_plan.h"
 #include "wide_transpose.h"
 
 namespace aiter::conv1d::bwd {
@@ -13,20 +12,6 @@ struct BackwardRows : Backward {
   AITER_SHARED int64_t rows() const { return batch; }
   AITER_DEVICE int32_t reach(int64_t b, int64_t t, int32_t most) const { return wide::row_reach(*this, b, t, most); }
 };
-
-constexpr int kFewRounds = 3;  // of resident warps: below them a channel is divided into segments
-
-// divide divides the rows of a channel among segments of items of so many positions, so that a GPU that computes so many channels at a
-// time has enough of them: whole rows if possible.
-inline void divide(WideParams* a, int64_t positions, int64_t resident, int64_t channels) {
-  const int64_t wanted = max64(1, kFewRounds * resident / channels), items = (a->p.seqlen + positions - 1) / positions;
-  int64_t rows = max64(1, a->p.batch / wanted), each = items;
-  if (a->p.batch < wanted) each = max64(min64(items, 4), items * a->p.batch / wanted);
-  const int64_t parts = (items + each - 1) / each;
-  a->rows = uint32_t(rows), a->items = uint32_t(each), a->row_items = uint32_t(items), a->parts = make_fastdiv(parts);
-  a->segments = uint32_t(parts * ((a->p.batch + rows - 1) / rows));
-  a->item_split = make_fastdiv(a->segments), a->work_items = uint32_t(a->p.dim * a->segments);
-}
 
 // takes_group reports whether the kernel of spans (bwd/wide_group_gpu.h) takes dense rows: neither rows that leave much of their spans
 // empty, nor, with SiLU, filters of so few taps that the other kernel is faster. In float16 taps that are sums of two elements need a
@@ -48,21 +33,12 @@ inline int64_t chunk_channels(const Backward& p, int64_t channel_bytes) {
   return min64(max64(n, kRound), p.dim);
 }
 
-// WideKernel is a kernel and its warps on an NVIDIA multiprocessor.
-struct WideKernel {
-  void (*kernel)(KernelParam<WideParams>);
-  int warps;
-};
-template <class T, bool kDense, int kBlocks, bool kWhole> WideKernel make_wide_kernel() {
-  return {causal_conv1d_bwd_wide_kernel<T, kDense, kBlocks, kWhole>, kWideWarps * kWideBlocks<kDense, kBlocks>};
-}
-
 // wide_kernel returns the kernel for dense rows, or any, and for so many taps. Kernels of whole filters have no code for taps that are
 // sums: that code, though not executed, takes 10% of their time.
 template <class T> WideKernel wide_kernel(bool dense, int taps, [[maybe_unused]] bool split) {
   if (!dense) return make_wide_kernel<T, false, kSomeBlocks, false>();
   if constexpr (sizeof(T) == 2 && kTensorCores) {
-    if (!split && taps <= most_taps(kFewestBlocks)) return make_wide_kernel<T, true, kFewestBlocks, true>();
+    if (!split && taps <= most_taps(kFewestBlocks)) return few_taps_kernel(kDType<T>);
     if (!split && taps <= most_taps(kFewBlocks)) return make_wide_kernel<T, true, kFewBlocks, true>();
     if (!split && taps <= most_taps(kSomeBlocks)) return make_wide_kernel<T, true, kSomeBlocks, true>();
     if (!split && taps <= most_taps(kManyBlocks)) return make_wide_kernel<T, true, kManyBlocks, true>();
@@ -76,25 +52,17 @@ Status launch_channels(const TensorView& x, WideParams a, int64_t d, int64_t cha
                        [[maybe_unused]] bool group, const Topology& gpu, const OpStream& stream) {
   if constexpr (kWarpgroups)
     if (group) return launch_wide_group(x, a, d * a.segments, (d + channels) * a.segments, stream);
-  const int64_t most = kMaxBlocks * a.warps, end = (d + channels) * a.segments;
-  a.work_items = uint32_t(end);
-  for (int64_t n = d * a.segments; n < end; n += most) {
-    const unsigned grid = unsigned((min64(most, end - n) + a.warps - 1) / a.warps);
-    a.first_item = uint32_t(n);
-    AITER_TRY(launch(stream, kernel.kernel, {grid, unsigned(a.warps) << gpu.warp_bits, unsigned(a.warps * a.warp_bytes)}, a));
-  }
-  return Status();
+  return launch_warps(kernel, a, d * a.segments, (d + channels) * a.segments, gpu, stream);
 }
 
 template <class T> Status try_launch_wide(const TensorView& x, const Backward& p, const OpStream& stream, bool* taken) {
   const int device = x.device().id;
   Topology gpu;
   AITER_TRY(device_topology(device, &gpu));
-  const wide::WarpMemory memory = wide::WarpMemory::of<T>(gpu);
   WideParams a{};
-  a.p = p, a.cluster = 1, a.split = p.weight.dtype != kDType<T>, a.tiles = p.silu && sizeof(T) == 2 ? 2 : 1;
+  a.p = p;
   if (p.seq.data) a.p.initial.data = nullptr;  // no position sees them
-  *taken = p.width <= wide::kMaxTaps && p.seqlen > 0 && p.batch > 0;
+  *taken = p.width <= wide::kMaxTaps && p.seqlen > 0 && p.batch > 0 && plan_warps<T>(&a, gpu);
   if (!*taken) return Status();
   TransposedRows<T> transposed(p);
   a.x_aligned = transposed.x() || wide::vectors_aligned<T>(p.x, p.seqlen);
@@ -102,16 +70,11 @@ template <class T> Status try_launch_wide(const TensorView& x, const Backward& p
   a.dx_aligned = transposed.dx() || wide::vectors_aligned<T>(p.dx, p.seqlen);
   a.states = p.seq.data || p.dfinal.data || p.dinitial.data;
   const bool dense = !a.states && !p.initial.data && a.x_aligned && a.dout_aligned && a.dx_aligned;
-  const int taps = int(p.width);
-  a.warp_bytes = (kStages + a.tiles) * memory.tile_bytes(taps) + memory.own_bytes() + sums_bytes(taps) + memory.taps_bytes(taps, a.split);
-  *taken = size_t(a.warp_bytes) <= kMaxSharedBytes;
-  if (!*taken) return Status();
-  a.warps = size_t(a.warp_bytes) * kWideWarps <= kMaxSharedBytes ? kWideWarps : 1;
-  const WideKernel kernel = wide_kernel<T>(dense, taps, a.split);
+  const WideKernel kernel = wide_kernel<T>(dense, int(p.width), a.split);
   const bool group = dense && takes_group<T>(a);
   const int64_t chunk = transposed.any() ? chunk_channels(p, transposed.channel_bytes()) : p.dim;
   if (group) divide(&a, wide::kSpan, gpu.multiprocessors * kGroupGradBlocks<kMostGroupTaps>, chunk);
-  else divide(&a, wide::kItem, gpu.multiprocessors * max64(1, min64(kernel.warps, gpu.shared_bytes / (a.warp_bytes + 1024))), chunk);
+  else divide(&a, wide::kItem, kernel.resident(a, gpu), chunk);
   Workspaces w;
   AITER_TRY(allocate_segment_sums(&a, device, stream, &w));
   if (transposed.any()) AITER_TRY(transposed.allocate(chunk, a.parts.divisor == 1 && !group, device, stream));  // group reads x after dx

@@ -326,8 +326,9 @@ template <class T, int W> AITER_SHARED constexpr int channel_first_shared_bytes(
 // Threads of a block at most, and blocks of a multiprocessor: as many as registers allow without spilling.
 template <RowKind kKind>
 constexpr int kMaxBlockThreads = kWholeVectors<kKind> && !kHasSeqIdx<kKind> ? kChannelFirstThreads : kChannelFirstThreads / 2;
+template <class T> constexpr int kFourBlockTaps = sizeof(T) == 4 ? 6 : 5;  // of whole rows: up to which four blocks fit, then three
 template <class T, int W, RowKind kKind>
-constexpr int kChannelFirstBlocks = kMaxBlockThreads<kKind> == kChannelFirstThreads ? (W > (sizeof(T) == 4 ? 6 : 5) ? 3 : 4)
+constexpr int kChannelFirstBlocks = kMaxBlockThreads<kKind> == kChannelFirstThreads ? (W > kFourBlockTaps<T> ? 3 : 4)
                            : W <= 4                           ? (kKind == kWholeSeqIdx ? 8 : 7)
                            : kKind == kWholeSeqIdx          ? 4
                                                               : 5;
