@@ -11,11 +11,13 @@ import (
 
 // Ops is the operators of one registry. It is safe for concurrent use.
 type Ops struct {
-	forward       *registry.Op
-	backward      *registry.Op
-	update        *registry.Op
-	varlenForward *registry.Op
-	varlenStates  *registry.Op
+	forward        *registry.Op
+	backward       *registry.Op
+	update         *registry.Op
+	varlenForward  *registry.Op
+	varlenStates   *registry.Op
+	serveUpdate    *registry.Op
+	updateSplitQKV *registry.Op
 }
 
 // New looks up the operators. It builds nothing; call [registry.Registry.Warm] to build before the first call.
@@ -31,6 +33,8 @@ func New(reg *registry.Registry) (*Ops, error) {
 		{&o.update, "causal_conv1d_update"},
 		{&o.varlenForward, "causal_conv1d_varlen_fwd"},
 		{&o.varlenStates, "causal_conv1d_varlen_states"},
+		{&o.serveUpdate, "causal_conv1d_serve_update"},
+		{&o.updateSplitQKV, "causal_conv1d_update_split_qkv"},
 	} {
 		op, err := reg.Lookup(want.name)
 		if err != nil {
@@ -157,4 +161,103 @@ type VarlenStates struct {
 // sequences are padded with zeros on the left.
 func (o *Ops) VarlenStates(ctx context.Context, a VarlenStates) error {
 	return o.varlenStates.Call(ctx, a.States, a.X, a.CuSeqlens)
+}
+
+// ServeUpdate are the arguments of [Ops.ServeUpdate].
+type ServeUpdate struct {
+	// written: (R, D) or (R, D, L), the type of x; it may be x itself if W is at most 8 and no tree is
+	// given
+	Out *tensor.Tensor
+	// (R, D) or (R, D, L) float32, float16 or bfloat16; a row for each sequence; with query_start_loc a
+	// row for each token
+	X *tensor.Tensor
+	// written: (N, D, S) float32, float16 or bfloat16; N slots, read and written; S is W-1 or more
+	ConvState *tensor.Tensor
+	// (G, W) float32, float16 or bfloat16; G divides D: channel d has filter d / (D / G)
+	Weight *tensor.Tensor
+	Bias   *tensor.Tensor // (D) or (0) float32, float16 or bfloat16; an empty tensor is none; may be nil
+	SiLU   bool           // apply SiLU to the sum
+	// (B) or (B, M) int32 or int64; slot of each sequence, or the slots of its blocks; by default
+	// sequence b has slot b; may be nil
+	ConvStateIndices *tensor.Tensor
+	// (B+1) int32 or int64; where each sequence begins in x, and the end of the last; may be nil
+	QueryStartLoc *tensor.Tensor
+	// tokens of the longest sequence with query_start_loc: longer ones are skipped; -1: what conv_state
+	// has room for; nil is -1
+	MaxQueryLen *int64
+	// (B) int32 or int64; tokens of the previous call that count, from 1 on: conv_state holds W-2
+	// values and then that call's tokens; may be nil
+	NumAcceptedTokens *tensor.Tensor
+	// (B) int32 or int64; column of conv_state_indices with the slot to write; by default the slot that
+	// is read; may be nil
+	BlockIdxLastScheduledToken *tensor.Tensor
+	// (B) int32 or int64; column of conv_state_indices with the slot to read; by default 0; may be nil
+	InitialStateIdx *tensor.Tensor
+	// (B, P) int32 or int64; the token before each token in a tree; token 0, and one without an earlier
+	// token there, follows the state; may be nil
+	RetrieveParentToken *tensor.Tensor
+	Residual            *tensor.Tensor // the type of x; added to out after SiLU; the shape of x; may be nil
+	// written: (K, E, D, W-1) float32, float16 or bfloat16; written: the W-1 values that end with each
+	// token, along the tree; may be nil
+	IntermediateConvWindow *tensor.Tensor
+	// (B) int32 or int64; row of intermediate_conv_window of each sequence; by default its slot; may be
+	// nil
+	IntermediateStateIndices *tensor.Tensor
+	LeadingState             *bool // a longer state is its first W-1 entries, otherwise all S; nil is true
+	// out of skipped sequences and of tokens outside of sequences is 0, otherwise it stays; nil is true
+	ClearPadding *bool
+	PadSlot      *int64 // slot index of sequences to skip, and of blocks that are not written; nil is -1
+}
+
+// ServeUpdate calls causal_conv1d_serve_update: causal_conv1d_update for serving: packed sequences
+// of several tokens, tokens taken back, trees, state blocks.
+func (o *Ops) ServeUpdate(ctx context.Context, a ServeUpdate) error {
+	maxQueryLenValue := int64(-1)
+	if a.MaxQueryLen != nil {
+		maxQueryLenValue = *a.MaxQueryLen
+	}
+	leadingStateValue := bool(true)
+	if a.LeadingState != nil {
+		leadingStateValue = *a.LeadingState
+	}
+	clearPaddingValue := bool(true)
+	if a.ClearPadding != nil {
+		clearPaddingValue = *a.ClearPadding
+	}
+	padSlotValue := int64(-1)
+	if a.PadSlot != nil {
+		padSlotValue = *a.PadSlot
+	}
+	return o.serveUpdate.Call(ctx, a.Out, a.X, a.ConvState, a.Weight, a.Bias, a.SiLU, a.ConvStateIndices, a.QueryStartLoc, maxQueryLenValue, a.NumAcceptedTokens, a.BlockIdxLastScheduledToken, a.InitialStateIdx, a.RetrieveParentToken, a.Residual, a.IntermediateConvWindow, a.IntermediateStateIndices, leadingStateValue, clearPaddingValue, padSlotValue)
+}
+
+// UpdateSplitQKV are the arguments of [Ops.UpdateSplitQKV].
+type UpdateSplitQKV struct {
+	Q *tensor.Tensor // written: (B, Q) or (B, Q, L), the type of x; the first channels
+	K *tensor.Tensor // written: (B, K) or (B, K, L), the type of x; the channels behind them
+	V *tensor.Tensor // written: (B, V) or (B, V, L), the type of x; the last channels
+	X *tensor.Tensor // (B, D) or (B, D, L) float32, float16 or bfloat16; D is Q + K + V
+	// written: (N, D, S) float32, float16 or bfloat16; N slots, read and written; S is W-1 or more
+	ConvState *tensor.Tensor
+	// (G, W) float32, float16 or bfloat16; G divides D: channel d has filter d / (D / G)
+	Weight           *tensor.Tensor
+	Bias             *tensor.Tensor // (D) or (0) float32, float16 or bfloat16; an empty tensor is none; may be nil
+	SiLU             bool           // apply SiLU to the result
+	ConvStateIndices *tensor.Tensor // (B) int32 or int64; slot of each row; by default row b has slot b; may be nil
+	LeadingState     *bool          // a longer state is its first W-1 entries, otherwise all S; nil is true
+	PadSlot          *int64         // slot index of rows to skip: their outputs are 0, and no state changes; nil is -1
+}
+
+// UpdateSplitQKV calls causal_conv1d_update_split_qkv: causal_conv1d_update whose output is three
+// tensors, each of some channels.
+func (o *Ops) UpdateSplitQKV(ctx context.Context, a UpdateSplitQKV) error {
+	leadingStateValue := bool(true)
+	if a.LeadingState != nil {
+		leadingStateValue = *a.LeadingState
+	}
+	padSlotValue := int64(-1)
+	if a.PadSlot != nil {
+		padSlotValue = *a.PadSlot
+	}
+	return o.updateSplitQKV.Call(ctx, a.Q, a.K, a.V, a.X, a.ConvState, a.Weight, a.Bias, a.SiLU, a.ConvStateIndices, leadingStateValue, padSlotValue)
 }

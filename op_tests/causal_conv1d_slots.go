@@ -28,6 +28,8 @@ type State struct {
 	// Tokens is the number of positions that the packed sequences share; default
 	// Batch*Seqlen, or Seqlen without any sequence.
 	Tokens int64
+	// Serve holds the options of the operators for serving.
+	Serve Serving
 }
 
 // words are the parts of a case's name.
@@ -41,7 +43,8 @@ func (s State) words() []string {
 			words = append(words, fmt.Sprintf("%s%d", f.name, f.value))
 		}
 	}
-	return append(words, setWords(flagWord{s.Indexed, "indexed"}, flagWord{s.Circular, "circular"}, flagWord{s.Flat, "flat"})...)
+	words = append(words, setWords(flagWord{s.Indexed, "indexed"}, flagWord{s.Circular, "circular"}, flagWord{s.Flat, "flat"})...)
+	return append(words, s.Serve.words()...)
 }
 
 func (c Conv1d) stateLen() int64 {
@@ -56,7 +59,7 @@ func (c Conv1d) slots() int64 {
 	case c.State.Slots != 0:
 		return c.State.Slots
 	case c.State.Indexed:
-		return c.Batch + 3
+		return c.Batch*max(c.State.Serve.Blocks, 1) + 3
 	}
 	return c.Batch
 }

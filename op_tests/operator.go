@@ -10,7 +10,7 @@ import (
 func operators() []operator {
 	return []operator{
 		causalConv1dFwd(), causalConv1dBwd(), causalConv1dUpdate(), causalConv1dVarlenFwd(), causalConv1dVarlenStates(),
-		rmsNorm(),
+		causalConv1dServeUpdate(), causalConv1dUpdateSplitQKV(), rmsNorm(),
 	}
 }
 

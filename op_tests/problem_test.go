@@ -40,6 +40,10 @@ func TestGenerateFollowsTheSchema(t *testing.T) {
 		"causal_conv1d_update":        "out x conv_state weight bias use_silu cache_seqlens conv_state_indices pad_slot_id",
 		"causal_conv1d_varlen_fwd":    "out x weight bias use_silu query_start_loc conv_states cache_indices has_initial_state pad_slot_id",
 		"causal_conv1d_varlen_states": "states x cu_seqlens",
+		"causal_conv1d_serve_update": "out x conv_state weight bias use_silu conv_state_indices query_start_loc max_query_len " +
+			"num_accepted_tokens block_idx_last_scheduled_token initial_state_idx retrieve_parent_token residual " +
+			"intermediate_conv_window intermediate_state_indices leading_state clear_padding pad_slot_id",
+		"causal_conv1d_update_split_qkv": "q k v x conv_state weight bias use_silu conv_state_indices leading_state pad_slot_id",
 	}
 	for _, op := range Conv1dOperators() {
 		p := generate(t, op, caseWithAllArguments())
@@ -51,7 +55,9 @@ func TestGenerateFollowsTheSchema(t *testing.T) {
 		}
 		bare := generate(t, op, Case{Params: Conv1d{Batch: 1, Dim: 2, Seqlen: 3, Width: 2, NoBias: true}})
 		for i, name := range bare.ArgNames {
-			optional := slices.Contains([]string{"bias", "dbias", "seq_idx", "cache_seqlens", "final_states_out", "has_initial_state"}, name) ||
+			optional := slices.Contains([]string{"bias", "dbias", "seq_idx", "cache_seqlens", "final_states_out", "has_initial_state",
+				"query_start_loc", "num_accepted_tokens", "block_idx_last_scheduled_token", "initial_state_idx", "retrieve_parent_token",
+				"residual", "intermediate_conv_window"}, name) && !(op == "causal_conv1d_varlen_fwd" && name == "query_start_loc") ||
 				strings.HasSuffix(name, "_states") || strings.HasSuffix(name, "_indices")
 			if (bare.Args[i] == nil) != optional {
 				t.Errorf("%s: %s = %v", op, name, bare.Args[i])
@@ -238,7 +244,7 @@ func TestFromTensorsMatchesGenerate(t *testing.T) {
 			}
 			for _, o := range p.Outputs {
 				switch o.Name {
-				case "conv_state", "conv_states", "states": // read first, or the only one with its length
+				case "conv_state", "conv_states", "states", "intermediate_conv_window": // read first, or the only one with its length
 				case "final_states_out":
 					given[o.Name] = Wanted{}
 				default:

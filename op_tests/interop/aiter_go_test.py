@@ -178,6 +178,42 @@ def check_update(example):
     return count + 1
 
 
+def check_serving(example):
+    """Speculative steps with tokens taken back, packed, in blocks and in place, give what the accepted tokens alone give."""
+    from aiter_go import serving
+
+    count = 0
+    for dtype, state_dtype, index, packed in itertools.product(TOLERANCE, (None, torch.float32), (torch.int32, torch.int64), (False, True)):
+        weight, bias, steps, batch = torch.randn(6, 4), torch.randn(6), 3, 2
+        state = torch.zeros(5, 6, 2 + steps, dtype=state_dtype or dtype)
+        table = torch.tensor([[4, 1], [0, 3]], dtype=index)
+        kept, accepted = torch.zeros(batch, 6, 0, dtype=dtype), torch.tensor([1, 1], dtype=index)
+        for step in range(4):
+            x = torch.randn(batch, steps, 6).to(dtype)
+            whole = torch.cat([kept, x.transpose(1, 2)], dim=2)
+            want = reference(whole.double(), weight.double(), bias.double(), True)[0][..., -steps:]
+            starts = torch.arange(0, batch * steps + 1, steps, dtype=index) if packed else torch.zeros(0, dtype=index)
+            given = x.reshape(-1, 6).clone() if packed else x.transpose(1, 2).clone()
+            read, write = torch.full((batch,), step % 2, dtype=index), torch.full((batch,), (step + 1) % 2, dtype=index)
+            out = serving.causal_conv1d_update(
+                given, state, weight, bias, "silu", table, accepted, starts, steps, block_idx_last_scheduled_token=write,
+                initial_state_idx=read, out=given)
+            assert out is given
+            close("out", (dtype, index, packed, step), out.reshape(batch, steps, 6).transpose(1, 2) if packed else out, want)
+            accepted = torch.full((batch,), 1 + step % 3, dtype=index)  # the same for all rows: kept stays a tensor
+            kept = torch.cat([kept, x.transpose(1, 2)[..., : 1 + step % 3]], dim=2)
+        count += 1
+    x, weight, state = torch.randn(3, 10), torch.randn(10, 4), torch.randn(4, 10, 3)
+    other, slots = state.clone(), torch.tensor([2, -1, 0])
+    q, k, v = serving.causal_conv1d_update_split_qkv(x, state, weight, 2, 6, conv_state_indices=slots)
+    want = example.causal_conv1d_update(x, other, weight, None, "silu", None, slots)
+    close("q, k and v", "split", torch.cat([q, k, v], dim=1), want.double())
+    assert torch.equal(state, other) and q.is_contiguous() and q.shape == (3, 2)
+    text = raised(lambda: serving.causal_conv1d_update_split_qkv(x, state, weight, 3, 6))
+    assert text.startswith("ValueError: x has 10 channels; expected 2 * key_dim + value_dim = 12"), text
+    return count + 1
+
+
 def raised(attempt):
     """What attempt raises, as text with the type's name; empty if nothing."""
     try:
@@ -344,8 +380,8 @@ def main():
     sys.path.insert(0, sys.argv[1])
     import aiter_go as example
 
-    for check in (check_gradients, check_finite_differences, check_modules, check_final_states_out, check_update, check_integers, check_errors, check_operators,
-                  check_compiled, check_aiter_names, check_targets):
+    for check in (check_gradients, check_finite_differences, check_modules, check_final_states_out, check_update, check_serving,
+                  check_integers, check_errors, check_operators, check_compiled, check_aiter_names, check_targets):
         print(f"{check.__name__}: {check(example)} cases")
 
 

@@ -135,6 +135,55 @@ def _(x, conv_state, weight, bias, silu, cache_seqlens, conv_state_indices, pad_
     return torch.empty_like(x)
 
 
+# Without a functional form: out may be x. The operator copies nothing.
+_library = torch.library.Library("aiter_go", "FRAGMENT")
+_library.define(
+    "serve_update(Tensor(a!) out, Tensor x, Tensor(b!) conv_state, Tensor weight, Tensor? bias, bool silu, "
+    "Tensor? conv_state_indices, Tensor? query_start_loc, int max_query_len, Tensor? num_accepted_tokens, "
+    "Tensor? block_idx_last_scheduled_token, Tensor? initial_state_idx, Tensor? retrieve_parent_token, Tensor? residual, "
+    "Tensor(c!)? intermediate_conv_window, Tensor? intermediate_state_indices, bool leading_state, bool clear_padding, "
+    "int pad_slot_id) -> ()"
+)
+
+
+def _serve_update(*args):
+    call(CONV, "causal_conv1d_serve_update", *args)
+
+
+for _key in ("CPU", "CUDA"):  # torch's name for the devices of ROCm too
+    _library.impl("serve_update", _serve_update, _key)
+torch.library.register_fake("aiter_go::serve_update", lambda *args: None, lib=_library)
+
+
+def serve_update(*args):
+    torch.ops.aiter_go.serve_update(*args)
+
+
+@torch.library.custom_op("aiter_go::causal_conv1d_update_split_qkv", mutates_args=("conv_state",))
+def update_split_qkv(
+    x: Tensor,
+    conv_state: Tensor,
+    weight: Tensor,
+    key_dim: int,
+    bias: Optional[Tensor],
+    silu: bool,
+    conv_state_indices: Optional[Tensor],
+    pad_slot_id: int,
+) -> list[Tensor]:
+    parts = _parts(x, key_dim)
+    call(CONV, "causal_conv1d_update_split_qkv", *parts, x, conv_state, weight, bias, silu, conv_state_indices, True, pad_slot_id)
+    return parts
+
+
+def _parts(x, key_dim):
+    return [x.new_empty((x.shape[0], n, *x.shape[2:])) for n in (key_dim, key_dim, x.shape[1] - 2 * key_dim)]
+
+
+@update_split_qkv.register_fake
+def _(x, conv_state, weight, key_dim, bias, silu, conv_state_indices, pad_slot_id):
+    return _parts(x, key_dim)
+
+
 @torch.library.custom_op("aiter_go::rms_norm", mutates_args=())
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     out = torch.empty_like(x)

@@ -1,0 +1,339 @@
+package optests
+
+import (
+	"slices"
+
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// causalConv1dServeUpdate declares update for serving. The seed of a case selects its options.
+func causalConv1dServeUpdate() operator {
+	return operator{
+		name:         "causal_conv1d_serve_update",
+		multiplyAdds: forwardMultiplyAdds,
+		args: []argument{
+			servedTensor(argument{name: "out", role: output, shape: shapeServed, dtype: typeX}),
+			servedTensor(argument{name: "x", shape: shapeServed, dtype: typeX, fill: randomNormals}),
+			activation(argument{name: "conv_state", role: updated, shape: shapeSlots, dtype: typeState, tolerance: copied, fill: randomNormals,
+				elementsMoved: stateElements}),
+			{name: "weight", shape: shapeWeight, dtype: typeWeight, fill: randomNormals},
+			{name: "bias", shape: shapeBias, dtype: typeBias, fill: randomNormals, present: passesBias},
+			{name: "use_silu", role: option, value: siluOption},
+			{name: "conv_state_indices", shape: shapeTable, dtype: typeIndex, fill: randomTable, present: passesIndices},
+			{name: "query_start_loc", shape: shapeStarts, dtype: typeIndex, fill: randomServedStarts, present: passesStarts},
+			{name: "max_query_len", role: option, value: longestOption},
+			{name: "num_accepted_tokens", shape: shapeSequences, dtype: typeIndex, fill: randomAccepted, present: passesAccepted},
+			{name: "block_idx_last_scheduled_token", shape: shapeSequences, dtype: typeIndex, fill: randomLastColumns, present: passesColumns},
+			{name: "initial_state_idx", shape: shapeSequences, dtype: typeIndex, fill: randomColumns, present: passesColumns},
+			{name: "retrieve_parent_token", shape: shapeParents, dtype: typeIndex, fill: randomParents, present: passesParents},
+			servedTensor(argument{name: "residual", shape: shapeServed, dtype: typeX, fill: randomNormals, present: passesResidual}),
+			{name: "intermediate_conv_window", role: updated, shape: shapeWindow, dtype: typeState, tolerance: copied, fill: randomNormals,
+				present: passesWindow},
+			{name: "intermediate_state_indices", shape: shapeSequences, dtype: typeIndex, fill: randomWindowRows, present: passesWindowRows},
+			{name: "leading_state", role: option, value: leadingOption},
+			{name: "clear_padding", role: option, value: clearOption},
+			{name: "pad_slot_id", role: option, value: padSlotOption},
+		},
+		family:    causalConv1d,
+		cases:     decodeCases,
+		adapt:     func(c Case) Case { return With(c, func(p *Conv1d) { p.drawServing(c.Seed, true) }) },
+		infer:     inferServed,
+		reference: referenceServed,
+	}
+}
+
+// causalConv1dUpdateSplitQKV declares update with three outputs.
+func causalConv1dUpdateSplitQKV() operator {
+	part := func(name string, channels func(Conv1d) int64) argument {
+		return servedTensor(argument{name: name, role: output, dtype: typeX, shape: func(c Case) []int64 {
+			shape := shapeServed(c)
+			shape[1] = channels(conv(c))
+			return shape
+		}})
+	}
+	key := func(p Conv1d) int64 { return p.State.Serve.Key }
+	return operator{
+		name:         "causal_conv1d_update_split_qkv",
+		multiplyAdds: forwardMultiplyAdds,
+		args: []argument{
+			part("q", key), part("k", key), part("v", func(p Conv1d) int64 { return p.Dim - 2*key(p) }),
+			servedTensor(argument{name: "x", shape: shapeServed, dtype: typeX, fill: randomNormals}),
+			activation(argument{name: "conv_state", role: updated, shape: shapeSlots, dtype: typeState, tolerance: copied, fill: randomNormals,
+				elementsMoved: stateElements}),
+			{name: "weight", shape: shapeWeight, dtype: typeWeight, fill: randomNormals},
+			{name: "bias", shape: shapeBias, dtype: typeBias, fill: randomNormals, present: passesBias},
+			{name: "use_silu", role: option, value: siluOption},
+			{name: "conv_state_indices", shape: shapeSequences, dtype: typeIndex, fill: randomTable, present: passesIndices},
+			{name: "leading_state", role: option, value: leadingOption},
+			{name: "pad_slot_id", role: option, value: padSlotOption},
+		},
+		family:    causalConv1d,
+		cases:     decodeCases,
+		adapt:     func(c Case) Case { return With(c, func(p *Conv1d) { p.drawServing(c.Seed, false) }) },
+		infer:     inferServed,
+		reference: referenceSplit,
+	}
+}
+
+func inferServed(given args) (Case, error) {
+	c, p, err := inferFilter(given)
+	if err != nil {
+		return Case{}, err
+	}
+	s, rank := Serving{Packed: given.has("query_start_loc")}, 3
+	if x := given.tensor("x"); x != nil && (s.Packed || x.Rank() == 2) {
+		rank = 2
+	}
+	x, err := given.ranked("x", rank, "(batch, dim, seqlen), (batch, dim) or (tokens, dim)")
+	if err != nil {
+		return Case{}, err
+	}
+	state, err := given.ranked("conv_state", 3, "(slots, dim, length)")
+	if err != nil {
+		return Case{}, err
+	}
+	p.Batch, p.Dim, p.Seqlen, c.DType, s.Type = x.Dim(0), x.Dim(1), 1, x.DType(), state.DType()
+	if rank == 3 {
+		p.Seqlen, p.Layout = x.Dim(2), layoutOf(x)
+	}
+	p.State.inferSlots(given, state, "conv_state_indices")
+	p.State.Flat = rank == 2
+	if s.Packed {
+		starts, err := given.starts("query_start_loc")
+		if err != nil {
+			return Case{}, err
+		}
+		p.Batch, p.State.Tokens = starts.Dim(0)-1, x.Dim(0)
+		p.Seqlen, _ = given["max_query_len"].(int64)
+	}
+	s.infer(given)
+	p.State.Serve = s
+	c.Params = p
+	return c, nil
+}
+
+// infer determines which optional arguments are given.
+func (s *Serving) infer(given args) {
+	for _, name := range []string{"conv_state_indices", "query_start_loc", "num_accepted_tokens", "retrieve_parent_token"} {
+		if t := given.tensor(name); t != nil {
+			s.Wide = t.DType() == tensor.Int64
+		}
+	}
+	if t := given.tensor("conv_state_indices"); t != nil && t.Rank() == 2 {
+		s.Blocks = t.Dim(1)
+	}
+	s.Accepted, s.Tree, s.Residual = given.has("num_accepted_tokens"), given.has("retrieve_parent_token"), given.has("residual")
+	s.Window, s.WindowRows = given.has("intermediate_conv_window"), given.has("intermediate_state_indices")
+	if leading, ok := given["leading_state"].(bool); ok {
+		s.Trailing = !leading
+	}
+	if q := given.tensor("q"); q != nil && q.Rank() > 1 {
+		s.Key = q.Dim(1)
+	}
+}
+
+// served is one sequence of a serving operator.
+type served struct {
+	row, start, n  int
+	from, to       int // slots; -1: none
+	end            int // X[u] before the sequence is entry end + u
+	parent, window func(t int) int
+}
+
+// servedConv1d is a convolution of sequences whose slots a table names.
+type servedConv1d struct {
+	*statefulConv1d
+	in      inputs
+	rows    bool      // x is (tokens, dim)
+	stored  []float64 // x as conv_state's type holds it
+	kept    int
+	longest int
+	before  []float64 // conv_state before the call
+}
+
+func newServedConv1d(in inputs) *servedConv1d {
+	p := conv(in.Case)
+	s := &servedConv1d{statefulConv1d: newStatefulConv1d(in, "conv_state"), in: in, rows: p.State.Serve.Packed, kept: int(p.Width) - 1}
+	if p.State.Serve.Trailing {
+		s.kept = s.length
+	}
+	s.longest = int(p.Seqlen)
+	s.stored, s.before = storedAs(typeState(in.Case), s.x), slices.Clone(s.state)
+	return s
+}
+
+// storedAs returns the values as an element type holds them.
+func storedAs(dt tensor.DType, v []float64) []float64 {
+	t, err := tensor.New(dt, int64(len(v)))
+	if err == nil {
+		err = t.SetFloat64s(v)
+	}
+	if err != nil {
+		return nil
+	}
+	v, _ = t.Float64s()
+	return v
+}
+
+// at is the index in x of position t of a sequence.
+func (s *servedConv1d) at(v served, d, t int) int {
+	if s.rows {
+		return (v.start+t)*s.dim + d
+	}
+	return (v.row*s.dim+d)*s.seqlen + t
+}
+
+// slotAt returns the slot in a column of the table, or -1.
+func (s *servedConv1d) slotAt(b int, column string) int {
+	table, columns := s.in.values["conv_state_indices"], max(int(serving(s.in.Case).Blocks), 1)
+	if table == nil {
+		return b
+	}
+	at := 0
+	if c := s.in.values[column]; c != nil {
+		at = int(c[b])
+	}
+	if at < 0 || at >= columns {
+		return -1
+	}
+	if slot := int(table[b*columns+at]); slot >= 0 && slot < s.slots && slot != s.pad {
+		return slot
+	}
+	return -1
+}
+
+// sequence returns sequence b and reports whether it is not skipped.
+func (s *servedConv1d) sequence(b int) (served, bool) {
+	v := served{row: b, n: s.seqlen, from: s.slotAt(b, "initial_state_idx"), end: s.kept}
+	v.to = v.from
+	if s.in.values["block_idx_last_scheduled_token"] != nil {
+		v.to = s.slotAt(b, "block_idx_last_scheduled_token")
+	}
+	ok := v.from >= 0
+	if starts := s.in.values["query_start_loc"]; starts != nil {
+		p := packed{starts, int(conv(s.in.Case).tokens())}
+		from, to, within := p.bounds(b)
+		v.row, v.start, v.n = 0, from, to-from
+		ok = ok && within && v.n <= s.longest
+	}
+	if accepted := s.in.values["num_accepted_tokens"]; accepted != nil {
+		n := int(accepted[b])
+		v.end = s.width - 2 + n
+		ok = ok && n >= 1 && v.end <= s.length
+	}
+	v.parent, v.window = s.parentsOf(b), s.windowOf(b, v)
+	return v, ok && v.n > 0
+}
+
+func (s *servedConv1d) parentsOf(b int) func(int) int {
+	parents, columns := s.in.values["retrieve_parent_token"], int(conv(s.in.Case).Seqlen)
+	return func(t int) int {
+		if parents == nil || t <= 0 {
+			return t - 1
+		}
+		if u := int(parents[b*columns+t]); u >= 0 && u < t {
+			return u
+		}
+		return -1
+	}
+}
+
+// windowOf returns the function of the place in intermediate_conv_window for a token, or -1.
+func (s *servedConv1d) windowOf(b int, v served) func(int) int {
+	shape, row := shapeWindow(s.in.Case), v.from
+	if rows := s.in.values["intermediate_state_indices"]; rows != nil {
+		row = int(rows[b])
+	}
+	return func(t int) int {
+		if row < 0 || row >= int(shape[0]) || t >= int(shape[1]) {
+			return -1
+		}
+		return (row*int(shape[1]) + t) * s.dim * (s.width - 1)
+	}
+}
+
+// values returns a channel's values for the taps of token t, the newest last; stored, as the state's type holds them.
+func (s *servedConv1d) values(v served, d, t int, stored bool) []float64 {
+	x, values := s.x, make([]float64, s.width)
+	if stored {
+		x = s.stored
+	}
+	for k := s.width - 1; k >= 0; k-- {
+		if t >= 0 {
+			values[k] = x[s.at(v, d, t)]
+		} else {
+			values[k] = s.before[(v.from*s.dim+d)*s.length+v.end+t]
+		}
+		t = v.parent(t)
+	}
+	return values
+}
+
+// token is the output before the residual.
+func (s *servedConv1d) token(v served, d, t int) float64 {
+	w, p := s.filter(d), 0.0
+	if s.bias != nil {
+		p = s.bias[d]
+	}
+	for k, x := range s.values(v, d, t, false) {
+		p += w[k] * x
+	}
+	return s.activate(p)
+}
+
+// store writes a channel of the sequence's slot.
+func (s *servedConv1d) store(v served, d int) {
+	if v.to < 0 {
+		return
+	}
+	n := s.kept
+	if s.in.values["num_accepted_tokens"] != nil {
+		n = s.width - 2 + v.n
+	}
+	cells := s.slotValues(v.to, d)
+	for j := range n {
+		if u := v.n - n + j; u >= 0 {
+			cells[j] = s.stored[s.at(v, d, u)]
+		} else {
+			cells[j] = s.before[(v.from*s.dim+d)*s.length+v.end+u]
+		}
+	}
+}
+
+func referenceServed(in inputs) map[string][]float64 {
+	s := newServedConv1d(in)
+	out, residual := make([]float64, len(s.x)), in.values["residual"]
+	window := slices.Clone(in.values["intermediate_conv_window"])
+	for b := range s.batch {
+		v, ok := s.sequence(b)
+		if !ok {
+			continue
+		}
+		for d := range s.dim {
+			for t := range v.n {
+				i := s.at(v, d, t)
+				if out[i] = s.token(v, d, t); residual != nil {
+					out[i] += residual[i]
+				}
+				if at := v.window(t); window != nil && at >= 0 {
+					copy(window[at+d*(s.width-1):], s.values(v, d, t, true)[1:])
+				}
+			}
+			s.store(v, d)
+		}
+	}
+	return map[string][]float64{"out": out, "conv_state": s.state, "intermediate_conv_window": window}
+}
+
+func referenceSplit(in inputs) map[string][]float64 {
+	want, p := referenceServed(in), conv(in.Case)
+	n, dim, key := int(p.Seqlen), int(p.Dim), int(p.State.Serve.Key)
+	part := func(from, to int) []float64 {
+		var values []float64
+		for b := range int(p.Batch) {
+			values = append(values, want["out"][(b*dim+from)*n:(b*dim+to)*n]...)
+		}
+		return values
+	}
+	return map[string][]float64{"q": part(0, key), "k": part(key, 2*key), "v": part(2*key, dim), "conv_state": want["conv_state"]}
+}

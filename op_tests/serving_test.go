@@ -1,0 +1,142 @@
+//go:build linux
+
+package optests_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	optests "github.com/aiter-go/aiter/op_tests"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// TestServing tests the operators for serving; it is small enough for an emulated device.
+func TestServing(t *testing.T) {
+	target := open(t)
+	var cases []optests.Case
+	for i, c := range stateCases() {
+		if i%2 == 0 {
+			c = optests.With(c, func(p *optests.Conv1d) { p.WithInitial, p.WithFinal, p.WithSeqIdx = true, true, i%4 == 0 })
+		}
+		cases = append(cases, c)
+	}
+	for _, op := range []string{"causal_conv1d_serve_update", "causal_conv1d_update_split_qkv"} {
+		t.Run(op, func(t *testing.T) { target.checkIdeal(t, op, slices.Values(cases)) })
+	}
+	t.Run("rolled back", target.checkRollback)
+	t.Run("padding in place", target.checkPaddingInPlace)
+	if *deviceFlag == "cpu" {
+		t.Run("refusals", target.checkServingRefusals)
+	}
+}
+
+// served calls causal_conv1d_serve_update for x (batch, 1, tokens) and the filter 100, 10, 1, and returns its outputs.
+func (g target) served(t *testing.T, x []float64, state *tensor.Tensor, more map[string]any) (out, after []float64) {
+	t.Helper()
+	given := map[string]any{"x": filled(t, tensor.Float32, x, 1, 1, int64(len(x))), "conv_state": state,
+		"weight": filled(t, tensor.Float32, []float64{100, 10, 1}, 1, 3)}
+	for name, v := range more {
+		given[name] = v
+	}
+	got := g.apply(t, "causal_conv1d_serve_update", given)
+	return floats(t, got["out"]), floats(t, got["conv_state"])
+}
+
+// filled returns a tensor with these values.
+func filled(t *testing.T, dt tensor.DType, v []float64, shape ...int64) *tensor.Tensor {
+	t.Helper()
+	f := newTensor(t, dt, shape...)
+	fill(t, f, v)
+	return f
+}
+
+// Of three speculative tokens the first two count; the next call goes on behind them. The tree's token 2 follows token 0.
+func (g target) checkRollback(t *testing.T) {
+	out, after := g.served(t, []float64{1, 2, 3}, filled(t, tensor.Float32, []float64{8, 9, 0, 0}, 1, 1, 4),
+		map[string]any{"num_accepted_tokens": ints(t, []int64{1}), "retrieve_parent_token": filled(t, tensor.Int32, []float64{0, 0, 0}, 1, 3)})
+	if want := []float64{891, 912, 913}; !slices.Equal(out, want) {
+		t.Errorf("out %v, want %v", out, want)
+	}
+	if want := []float64{9, 1, 2, 3}; !slices.Equal(after, want) {
+		t.Errorf("conv_state %v, want %v", after, want)
+	}
+	out, after = g.served(t, []float64{4, 5}, filled(t, tensor.Float32, after, 1, 1, 4),
+		map[string]any{"num_accepted_tokens": ints(t, []int64{2})})
+	if want := []float64{124, 245}; !slices.Equal(out, want) {
+		t.Errorf("out %v after two accepted tokens, want %v", out, want)
+	}
+	if want := []float64{2, 4, 5, 3}; !slices.Equal(after, want) {
+		t.Errorf("conv_state %v after two accepted tokens, want %v", after, want)
+	}
+}
+
+// With clear_padding off a skipped row of out stays. Where out is x that is the input.
+func (g target) checkPaddingInPlace(t *testing.T) {
+	x := filled(t, tensor.Float32, []float64{1, 2, 3, 4}, 2, 2, 1)
+	state, weight := filled(t, tensor.Float32, []float64{5, 6, 7, 8}, 2, 2, 1), filled(t, tensor.Float32, []float64{10, 1, 10, 1}, 2, 2)
+	args := []any{x, x, state, weight, nil, false, ints(t, []int64{1, -1}), nil, int64(-1), nil, nil, nil, nil, nil, nil, nil, true, false}
+	placed := make([]any, len(args))
+	for i, a := range args {
+		placed[i] = a
+		if v, ok := a.(*tensor.Tensor); ok && g.runner.Device != nil && i != 1 {
+			moved, err := g.runner.Device.ToDevice(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			placed[i] = moved
+		}
+	}
+	placed[1] = placed[0]
+	if err := g.runner.Call("causal_conv1d_serve_update", placed); err != nil {
+		t.Fatal(err)
+	}
+	got := placed[0].(*tensor.Tensor)
+	if g.runner.Device != nil {
+		var err error
+		if got, err = g.runner.Device.ToHost(got); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, want := floats(t, got), []float64{71, 82, 3, 4}; !slices.Equal(out, want) {
+		t.Errorf("out %v, want %v", out, want)
+	}
+}
+
+// checkServingRefusals tests what the entry points see on the host.
+func (g target) checkServingRefusals(t *testing.T) {
+	f32 := func(shape ...int64) *tensor.Tensor { return newTensor(t, tensor.Float32, shape...) }
+	i32 := func(shape ...int64) *tensor.Tensor { return newTensor(t, tensor.Int32, shape...) }
+	out, x, state, w, wide := f32(2, 3, 5), f32(2, 3, 5), f32(2, 3, 4), f32(3, 4), f32(3, 9)
+	tests := []struct {
+		args []any
+		want string
+	}{
+		{[]any{f32(7, 3), f32(7, 3), state, w, nil, false, nil, i32(3), int64(-2)},
+			"argument 'max_query_len': expected -1 or a number of tokens, got -2"},
+		{[]any{f32(7, 3), f32(7, 3), state, w, nil, false, nil, i32(3), int64(3), i32(2)},
+			"argument 'conv_state': expected a length of at least 5 (width-2 and the tokens of a sequence), got shape (2, 3, 4)"},
+		{[]any{out, x, state, w, nil, false, nil, i32(3)}, "argument 'x': expected rank 2 (tokens, dim), since query_start_loc is given"},
+		{[]any{out, x, f32(2, 3, 2), w}, "argument 'conv_state': expected a length of at least 3 (width-1), got shape (2, 3, 2)"},
+		{[]any{out, x, f32(1, 3, 3), w}, "argument 'conv_state': expected at least 2 slots"},
+		{[]any{out, x, state, w, nil, false, nil, nil, int64(-1), nil, i32(2)},
+			"argument 'block_idx_last_scheduled_token': is a column of conv_state_indices, which is missing"},
+		{[]any{out, x, state, w, nil, false, nil, nil, int64(-1), nil, nil, nil, i32(2, 4)},
+			"argument 'retrieve_parent_token': expected a column for each of 5 tokens, got shape (2, 4)"},
+		{[]any{out, x, state, w, nil, false, nil, nil, int64(-1), nil, nil, nil, nil, nil, nil, i32(2)},
+			"argument 'intermediate_state_indices': expected intermediate_conv_window too"},
+		{[]any{out, x, state, w, nil, false, f32(2)}, "argument 'conv_state_indices': expected dtype int32 or int64, got float32"},
+		{[]any{x, x, f32(2, 3, 8), wide}, "arguments 'out' and 'x': share memory, which needs a width of at most 8"},
+		{[]any{state, f32(2, 3, 4), state, w}, "arguments 'out' and 'conv_state': an output must not overlap another argument"},
+	}
+	for _, test := range tests {
+		err := call(t.Context(), g.reg, "causal_conv1d_serve_update", test.args)
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%v\nwant %s", err, test.want)
+		}
+	}
+	err := call(t.Context(), g.reg, "causal_conv1d_update_split_qkv", []any{f32(2, 1, 5), f32(2, 1, 5), f32(2, 2, 5), x, state, w})
+	if want := "expected 3 channels together, as 'x', got 4"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v\nwant %s", err, want)
+	}
+}

@@ -1,0 +1,93 @@
+"""Decoding in serving engines: the arguments of vLLM's causal_conv1d_update and of AIter's causal_conv1d_update_split_qkv.
+
+    from aiter_go.serving import causal_conv1d_update
+
+Indices are int32 or int64 and are not copied. An empty tensor of them is the same as None. Gradients are not computed.
+"""
+
+import torch
+
+from . import PAD_SLOT_ID, _ops
+
+__all__ = ["PAD_SLOT_ID", "causal_conv1d_update", "causal_conv1d_update_split_qkv"]
+
+
+def _uses_silu(activation):
+    if activation not in (None, False, True, "silu", "swish"):
+        raise ValueError(f"activation is {activation!r}; expected None, False, True, 'silu' or 'swish'")
+    return bool(activation)
+
+
+def _given(t):
+    return None if isinstance(t, torch.Tensor) and t.numel() == 0 else t
+
+
+def causal_conv1d_update(
+    x,
+    conv_state,
+    weight,
+    bias=None,
+    activation=None,
+    conv_state_indices=None,
+    num_accepted_tokens=None,
+    query_start_loc=None,
+    max_query_len=-1,
+    pad_slot_id=PAD_SLOT_ID,
+    block_idx_last_scheduled_token=None,
+    initial_state_idx=None,
+    retrieve_parent_token=None,
+    validate_data=False,
+    *,
+    out=None,
+    residual=None,
+    intermediate_conv_window=None,
+    intermediate_state_indices=None,
+    leading_state=True,
+    clear_padding=True,
+):
+    """Computes the next tokens of each sequence, and reads and writes its slots of conv_state.
+
+    x: (batch, dim), (batch, dim, seqlen), or with query_start_loc (tokens, dim)
+    conv_state: (slots, dim, length) of any of the three float types
+    conv_state_indices: (batch,), or (batch, blocks) with columns that initial_state_idx (read) and
+        block_idx_last_scheduled_token (written) name. A slot that a sequence writes must be no other sequence's
+    num_accepted_tokens: (batch,), the tokens of the previous call that count; length is then at least width - 2 + the tokens
+    query_start_loc: (batch + 1,); sequences of more than max_query_len tokens are skipped
+    retrieve_parent_token: (batch, tokens), the token before each one in a tree
+    validate_data: ignored: arguments are always checked
+    out: written instead of a new tensor. It may be x, with a width of at most 8 and no tree
+    residual: added behind the activation
+    intermediate_conv_window: (rows, steps, dim, width - 1), receives the values that end with each token;
+        intermediate_state_indices: (batch,) rows, by default the slots
+    leading_state: a state longer than width - 1 is its first entries (vLLM), otherwise all of them (causal-conv1d)
+    clear_padding: out of skipped sequences, and of tokens outside of sequences, is 0; otherwise it stays
+
+    Returns out, with the shape of x.
+    """
+    tables = [_given(t) for t in (conv_state_indices, query_start_loc, num_accepted_tokens, block_idx_last_scheduled_token,
+                                  initial_state_idx, retrieve_parent_token, intermediate_state_indices)]
+    out = torch.empty_like(x) if out is None else out
+    _ops.serve_update(out, x, conv_state, weight, bias, _uses_silu(activation), *tables[:2], max_query_len, *tables[2:6],
+                      residual, intermediate_conv_window, tables[6], leading_state, clear_padding, pad_slot_id)
+    return out
+
+
+def causal_conv1d_update_split_qkv(
+    x,
+    conv_state,
+    weight,
+    key_dim,
+    value_dim,
+    bias=None,
+    activation="silu",
+    conv_state_indices=None,
+    pad_slot_id=PAD_SLOT_ID,
+):
+    """Computes causal_conv1d_update of x, (batch, 2 * key_dim + value_dim[, seqlen]), and returns the three parts of its channels.
+
+    The parts are tensors of their own: (batch, key_dim[, seqlen]) twice, then (batch, value_dim[, seqlen]).
+    """
+    if x.shape[1] != 2 * key_dim + value_dim:
+        raise ValueError(f"x has {x.shape[1]} channels; expected 2 * key_dim + value_dim = {2 * key_dim + value_dim}")
+    return tuple(_ops.update_split_qkv(x, conv_state, weight, key_dim, bias, _uses_silu(activation), _given(conv_state_indices),
+                                       pad_slot_id))
