@@ -271,12 +271,12 @@ func (s *servedConv1d) values(v served, d, t int, stored bool) []float64 {
 
 // token is the output before the residual.
 func (s *servedConv1d) token(v served, d, t int) float64 {
-	w, p := s.filter(d), 0.0
+	group, p := d/(s.dim/s.groups), 0.0
 	if s.bias != nil {
 		p = s.bias[d]
 	}
 	for k, x := range s.values(v, d, t, false) {
-		p += w[k] * x
+		p += s.weight[group*s.width+k] * x
 	}
 	return s.activate(p)
 }

@@ -43,7 +43,7 @@ func (s Serving) words() []string {
 // longestServed is the number of tokens of a sequence of the grid's longer cases.
 const longestServed = 24
 
-// drawServing makes a State if there is none. blocks allows packed sequences, trees and tables of blocks.
+// drawServing makes a State if there is none. full allows everything but q, k and v.
 func (c *Conv1d) drawServing(seed uint64, full bool) {
 	if c.State != (State{}) {
 		return

@@ -262,6 +262,12 @@ func TestVerifyFromTheEnvironment(t *testing.T) {
 		"causal_conv1d_update":        func() []any { return []any{x(2, 3), x(2, 3), x(4, 3, 5), x(1, 4), x(3), true, nil, index(3, 1)} },
 		"causal_conv1d_varlen_fwd":    func() []any { return []any{x(3, 9), x(3, 9), x(1, 4), x(3), true, index(0, 2, 9), x(2, 3, 3)} },
 		"causal_conv1d_varlen_states": func() []any { return []any{x(2, 3, 4), x(9, 3), index(0, 2, 9)} },
+		"causal_conv1d_serve_update": func() []any {
+			return []any{x(2, 3), x(2, 3), x(4, 3, 5), x(1, 4), x(3), true, index(3, 1), nil, int64(-1), index(1, 2)}
+		},
+		"causal_conv1d_update_split_qkv": func() []any {
+			return []any{x(2, 1), x(2, 1), x(2, 2), x(2, 4), x(4, 4, 5), x(1, 4), x(4), true, index(3, 1)}
+		},
 	}
 	var wg sync.WaitGroup
 	for name, args := range calls {
