@@ -94,7 +94,7 @@ var limits = []limit{
 	minWide(`update::causal_conv1d_update_flat_kernel`, 4, 4),
 	minWaves(`update::causal_conv1d_update_flat_kernel`, 5),
 	minWaves(`update::causal_conv1d_update_team_kernel`, 4),
-	minWaves(`serve::causal_conv1d_serve_update_kernel`, 8),
+	minWaves(`serve::causal_conv1d_serve_update_kernel`, 7),
 	// In float16 and float32 a thread's values need more registers than in bfloat16.
 	// The launch plans rely on these waves (amd_waves in bwd/plan.h).
 	minWaves(`bwd::causal_conv1d_bwd_channel_last_kernel<.*, 4, 1, `, 8),

@@ -21,6 +21,10 @@ func TestServing(t *testing.T) {
 		}
 		cases = append(cases, c)
 	}
+	for i := range 4 { // a kernel of its own
+		cases = append(cases, optests.Case{DType: tensor.BFloat16, Seed: uint64(i), Params: optests.Conv1d{Batch: 3, Dim: 5, Seqlen: 4, Width: 9,
+			WithInitial: true, WithFinal: i > 0, WithSeqIdx: i > 1, Layout: optests.Layout(i % 2)}})
+	}
 	for _, op := range []string{"causal_conv1d_serve_update", "causal_conv1d_update_split_qkv"} {
 		t.Run(op, func(t *testing.T) { target.checkIdeal(t, op, slices.Values(cases)) })
 	}

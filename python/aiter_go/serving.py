@@ -22,6 +22,12 @@ def _given(t):
     return None if isinstance(t, torch.Tensor) and t.numel() == 0 else t
 
 
+def _is_plain(x, conv_state, weight, slots, leading_state):
+    """Reports whether the faster operator causal_conv1d_update does the same: it has int32 slots, and states of x's type that shift."""
+    shifts = not leading_state or conv_state.shape[2] == weight.shape[1] - 1
+    return shifts and conv_state.dtype == x.dtype and (slots is None or (slots.dtype == torch.int32 and slots.dim() == 1))
+
+
 def causal_conv1d_update(
     x,
     conv_state,
@@ -66,6 +72,9 @@ def causal_conv1d_update(
     """
     tables = [_given(t) for t in (conv_state_indices, query_start_loc, num_accepted_tokens, block_idx_last_scheduled_token,
                                   initial_state_idx, retrieve_parent_token, intermediate_state_indices)]
+    rest = (*tables[1:], out, residual, intermediate_conv_window)
+    if clear_padding and all(t is None for t in rest) and _is_plain(x, conv_state, weight, tables[0], leading_state):
+        return _ops.causal_conv1d_update(x, conv_state, weight, bias, _uses_silu(activation), None, tables[0], pad_slot_id)
     out = torch.empty_like(x) if out is None else out
     _ops.serve_update(out, x, conv_state, weight, bias, _uses_silu(activation), *tables[:2], max_query_len, *tables[2:6],
                       residual, intermediate_conv_window, tables[6], leading_state, clear_padding, pad_slot_id)

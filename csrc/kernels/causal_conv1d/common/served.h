@@ -56,6 +56,7 @@ struct Served : Problem {
   int64_t longest;        // tokens of a sequence, at most
   int64_t pad;            // pad_slot_id
   bool clears;            // skipped positions are 0
+  bool packed_weight;     // the taps of a channel are aligned vectors
   Indices starts, table, accepted, first, last, parents, window_rows;
 
   // slot returns the slot in a column of the table, or -1.
@@ -98,6 +99,7 @@ struct Served : Problem {
   template <class T> AITER_SHARED void clear(int64_t row, int64_t d, int64_t from, int64_t to) const {
     const int part = part_of(d);
     T* at = out[part].row<T>(row, d - begin_of(part));
+    AITER_ROLLED
     for (int64_t t = from > 0 ? from : 0; t < to && t < seqlen; t++) at[t * out[part].last] = round_to<T>(0.0f);
   }
 
@@ -131,6 +133,7 @@ struct Served : Problem {
     if (r.to < 0) return;
     const T* from = inputs<T>(r, d);
     const int64_t n = accepted.data ? width - 2 + r.len : kept;
+    AITER_ROLLED
     for (int64_t j = 0; j < n; j++) {  // ascending: it reads ahead of what it writes
       const int64_t u = r.len - n + j;
       state.set(r.to, d, j, u >= 0 ? to_float(from[u * x.last]) : state.get(r.from, d, r.end + u));
@@ -154,6 +157,7 @@ template <class T, class Value>
 AITER_SHARED void walk(const Served& p, const Run& r, int64_t b, int64_t d, int64_t t, const Value& value) {
   const T* x = p.inputs<T>(r, d);
   int64_t u = t;
+  AITER_ROLLED
   for (int64_t k = p.width - 1; k >= 0; k--) {
     value(k, u >= 0 ? to_float(x[u * p.x.last]) : p.state.get(r.from, d, r.end + u));
     u = u > 0 ? p.parent(b, u) : u - 1;
@@ -163,6 +167,7 @@ AITER_SHARED void walk(const Served& p, const Run& r, int64_t b, int64_t d, int6
 // run_walk computes a sequence of a channel with all values from memory: any width, trees. act is the activation.
 template <class T, class Act> AITER_SHARED void run_walk(const Served& p, const Run& r, int64_t b, int64_t d, const Act& act) {
   const int64_t row = p.window_row(r, b);
+  AITER_ROLLED
   for (int64_t t = 0; t < r.len; t++) {
     float y = p.bias.data ? p.bias.get(d, 0) : 0.0f;
     const bool saves = row >= 0 && t < p.steps;
@@ -173,33 +178,6 @@ template <class T, class Act> AITER_SHARED void run_walk(const Served& p, const 
     p.finish<T>(r, d, t, act(y));
   }
   p.remember<T>(r, d);
-}
-
-// run_window is run_walk for up to W taps, without a tree. The last values are in registers: out may be x.
-template <class T, int W, class Act> AITER_SHARED void run_window(const Served& p, const Run& r, int64_t b, int64_t d, const Act& act) {
-  const int64_t row = p.window_row(r, b);
-  const int none = W - int(p.width);  // taps that do not exist
-  const T* x = p.inputs<T>(r, d);
-  float weight[W], v[W];
-  AITER_UNROLL
-  for (int k = 0; k < W; k++) {
-    weight[k] = k >= none ? p.weight.get(d, k - none) : 0.0f;
-    v[k] = k >= none && k < W - 1 ? p.state.get(r.from, d, r.end + k - (W - 1)) : 0.0f;
-  }
-  const float bias = p.bias.data ? p.bias.get(d, 0) : 0.0f;
-  p.remember<T>(r, d);
-  for (int64_t t = 0; t < r.len; t++) {
-    v[W - 1] = to_float(x[t * p.x.last]);
-    float y = bias;
-    AITER_UNROLL
-    for (int k = 0; k < W; k++) y += k >= none ? weight[k] * v[k] : 0.0f;
-    p.finish<T>(r, d, t, act(y));
-    AITER_UNROLL
-    for (int k = 0; k < W - 1; k++) v[k] = v[k + 1];
-    AITER_UNROLL
-    for (int k = 0; k < W - 1; k++)
-      if (row >= 0 && t < p.steps && k >= none) p.save(row, t, d, k - none, v[k]);
-  }
 }
 
 }  // namespace aiter::conv1d::serve

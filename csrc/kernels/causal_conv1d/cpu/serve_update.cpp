@@ -13,6 +13,29 @@
 
 namespace aiter::conv1d::serve {
 
+// run_window is run_walk on the CPU for up to W taps, without a tree. The last values are in registers: out may be x.
+template <class T, int W, class Act> static void run_window(const Served& p, const Run& r, int64_t b, int64_t d, const Act& act) {
+  const int64_t row = p.window_row(r, b);
+  const int none = W - int(p.width);  // taps that do not exist
+  const T* x = p.inputs<T>(r, d);
+  float weight[W], v[W];
+  for (int k = 0; k < W; k++) {
+    weight[k] = k >= none ? p.weight.get(d, k - none) : 0.0f;
+    v[k] = k >= none && k < W - 1 ? p.state.get(r.from, d, r.end + k - (W - 1)) : 0.0f;
+  }
+  const float bias = p.bias.data ? p.bias.get(d, 0) : 0.0f;
+  p.remember<T>(r, d);
+  for (int64_t t = 0; t < r.len; t++) {
+    v[W - 1] = to_float(x[t * p.x.last]);
+    float y = bias;
+    for (int k = 0; k < W; k++) y += k >= none ? weight[k] * v[k] : 0.0f;
+    p.finish<T>(r, d, t, act(y));
+    for (int k = 0; k < W - 1; k++) v[k] = v[k + 1];
+    for (int k = 0; k < W - 1; k++)
+      if (row >= 0 && t < p.steps && k >= none) p.save(row, t, d, k - none, v[k]);
+  }
+}
+
 template <class T> static void run_part(const Served& p, int64_t b, int64_t from, int64_t to) {
   if (p.batch == 0) {
     for (int64_t d = from; d < to; d++) p.clear_all<T>(d);

@@ -9,11 +9,20 @@
 #include <aiter/ffi.h>
 #include <aiter/gpu.h>
 
-#include "../common/any_width.h"
 #include "../common/groups_gpu.h"
 #include "../common/served_check.h"
+#include "token_window_gpu.h"
 
 namespace aiter::conv1d::serve {
+
+template <class T, int W> AITER_DEVICE void run_tokens(const KernelParam<Served>& p, int64_t b, int64_t d) {
+  TokenWindow<T, W> window(p, d);
+  const Run r = reload_kernarg(p).run(b);
+  const bool live = r.live && r.len > 0;
+  if (live) window.load(reload_kernarg(p), r);
+  reload_kernarg(p).template clear_outside<T>(r, b, d);
+  if (live) window.run(reload_kernarg(p), r, b);
+}
 
 // W: the taps that registers have room for; 0: none.
 template <class T, int W> __global__ void AITER_LAUNCH_BOUNDS(256, 4)
@@ -23,15 +32,14 @@ causal_conv1d_serve_update_kernel(KernelParam<Served> p, FastDiv groups, int64_t
     const int64_t b = batch0 + row, d = int64_t(i - row * groups.divisor) * blockDim.x + threadIdx.x;
     if (d >= p.dim) return;
     if (p.batch == 0) return p.template clear_all<T>(d);
+    if constexpr (W > 0) {
+      if (!p.parents.data) return run_tokens<T, W>(p, b, d);
+    }
     const Run r = p.run(b);
     p.template clear_outside<T>(r, b, d);
     if (!r.live || r.len == 0) return;
     const Served& again = reload_kernarg(p);
-    const auto act = [&](float y) { return apply_activation(again.silu, y); };
-    if constexpr (W > 0) {
-      if (!again.parents.data) return run_window<T, W>(again, r, b, d, act);
-    }
-    run_walk<T>(again, r, b, d, act);
+    run_walk<T>(again, r, b, d, [&](float y) { return apply_activation(again.silu, y); });
   }
 }
 
@@ -64,6 +72,7 @@ static Status run(const Arguments& a, Served p, const char* op) {
   const OpStream stream = {static_cast<gpu_stream_t>(TVMFFIEnvGetStream(a.x.device().type, a.x.device().id)), op};
   Workspace filters;
   AITER_TRY(expand_weight(a.weight, stream, &p, &filters));
+  p.packed_weight = p.weight.last == 1 && p.weight.first == p.width && (p.width == 4 || p.width == 8) && is_aligned(p.weight.data, 16);
   return dispatch_float(a.x, [&](auto zero) { return launch(kernel_of<decltype(zero)>(p.width), p, stream); });
 }
 
