@@ -140,6 +140,7 @@ var limits = []limit{
 
 // TestMachineCode checks the machine code of the kernels for AMD GPUs against limits.
 func TestMachineCode(t *testing.T) {
+	skipCompilers(t)
 	hipcc, objdump := testenv.Tool(t, "hipcc"), testenv.Tool(t, "llvm-objdump")
 	env := func(name string) string {
 		switch name {
