@@ -133,6 +133,9 @@ func (u *unit) outputFault(stage *cache.Stage, out outcome) string {
 		return "it exited without an error, but wrote no object file; a compiler in a container needs the cache folder " +
 			u.m.opts.Cache.Path() + " mounted under the same path"
 	}
+	if u.makesFatbin() {
+		return u.wrongTarget(object)
+	}
 	if fault := checkObject(object, u.pass == toolchain.Device); fault != "" {
 		return fault
 	}

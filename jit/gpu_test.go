@@ -124,6 +124,7 @@ func TestRealGPUCompilers(t *testing.T) {
 			compiler := testenv.Tool(t, tt.tool)
 			b := gpuFixture(t)
 			b.queriesAnew = true
+			b.divide(tt.tool)
 			names := strings.NewReplacer("A", tt.first, "B", tt.more)
 			check := func(what, targets string, wants []string) []jit.Result {
 				t.Helper()
@@ -139,11 +140,15 @@ func TestRealGPUCompilers(t *testing.T) {
 			if len(first[0].Units) == 2 {
 				want = inTwoPasses
 			}
+			if tt.tool == "nvcc" && len(first[0].Units) != 2 {
+				t.Errorf("nvcc compiled in %d passes", len(first[0].Units))
+			}
 			if got := statuses(first); got != names.Replace(want.cold[0]) {
 				t.Errorf("cold: %s", got)
 			}
 			check("again", tt.first, want.again)
 			check("one more target", both, want.more)
+			hasKernel(t, first[0].Artifact.Path)
 			b.write("include/host_only.h", "#define FACTOR 0 // at the host\n")
 			if same := check("a header that only the host pass reads", both, want.host); same[0].Artifact.Digest != first[0].Artifact.Digest {
 				t.Error("a comment changed the library")
@@ -155,6 +160,7 @@ func TestRealGPUCompilers(t *testing.T) {
 			}
 
 			other := gpuFixture(t)
+			other.divide(tt.tool)
 			other.write("include/host_only.h", "#define FACTOR 0 // at the host\n")
 			elsewhere := other.buildFor(tt.variable, compiler, tt.first)
 			if elsewhere[0].Artifact.Digest != first[0].Artifact.Digest {

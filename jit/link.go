@@ -13,6 +13,7 @@ import (
 	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/toolchain"
+	"github.com/aiter-go/aiter/jit/target"
 )
 
 // link makes the shared library of a module or part from its objects.
@@ -48,7 +49,7 @@ func (l *link) identify(units []UnitResult) {
 		names[i] = objectName(i)
 	}
 	if slices.ContainsFunc(units, func(u UnitResult) bool { return u.Pass == toolchain.Device }) {
-		l.lines.Add("embedding", codeobject.Format)
+		l.lines.Add("embedding", l.embedding())
 	}
 	argv := l.argv(rootMark, names, objectMark)
 	// Keys contain an option that the linker does not get, so that existing caches stay valid.
@@ -224,12 +225,24 @@ func (l *link) embed(host string) func(from, to string) error {
 		if err != nil {
 			return err
 		}
-		object, err = codeobject.Embed(object, codeobject.Object{Target: l.req.Target.String(), ELF: code})
+		if l.req.Target.Vendor() == target.CUDA {
+			object, err = codeobject.EmbedFatbin(object, code)
+		} else {
+			object, err = codeobject.Embed(object, codeobject.Object{Target: l.req.Target.String(), ELF: code})
+		}
 		if err != nil {
 			return fmt.Errorf("link of %s for %s: %w", l.mod.Name, l.req.Target, err)
 		}
 		return os.WriteFile(to, object, 0o600)
 	}
+}
+
+// embedding names the layout of the objects with device code.
+func (l *link) embedding() string {
+	if l.req.Target.Vendor() == target.CUDA {
+		return codeobject.FatbinFormat
+	}
+	return codeobject.Format
 }
 
 // description returns the artifact of the link without its library. Its time is that of the

@@ -3,6 +3,7 @@ package jit
 import (
 	"fmt"
 	"os"
+	"syscall"
 
 	"github.com/aiter-go/aiter/internal/codeobject"
 	"github.com/aiter-go/aiter/internal/toolchain"
@@ -14,29 +15,59 @@ import (
 // selects code by that label.
 //
 // It checks device passes only. The compiler itself labels the code of a unit that it compiles
-// in one run. NVIDIA's driver checks the target of the code.
+// in one run.
 func (u *unit) wrongTarget(object string) string {
 	if u.pass != toolchain.Device {
 		return ""
 	}
-	f, err := os.Open(object)
+	found, err := u.codeTarget(object)
 	if err != nil {
-		return fmt.Sprintf("it exited without an error, but its object cannot be read: %v", err)
+		return fmt.Sprintf("it exited without an error, but the target of its output cannot be read (%v), expected a code object for %s; %s%s",
+			err, u.req.Target, u.targetAdvice(), fullDisk(object))
 	}
-	defer f.Close()
-	found, err := codeobject.TargetOf(f)
-	if err != nil {
-		return fmt.Sprintf("it exited without an error, but the target of its output cannot be read (%v), expected a code object for %s; %s",
-			err, u.req.Target, u.targetAdvice())
-	}
-	if !sameTarget(found, u.req.Target) {
-		return fmt.Sprintf("it exited without an error, but made code for %s, expected %s; %s", found, u.req.Target, u.targetAdvice())
+	if want := toolchain.CodeTarget(u.req.Target); found != want && !sameTarget(found, u.req.Target) {
+		return fmt.Sprintf("it exited without an error, but made code for %s, expected %s; %s", found, want, u.targetAdvice())
 	}
 	return ""
 }
 
+// makesFatbin reports whether the unit's output is device code of NVIDIA.
+func (u *unit) makesFatbin() bool {
+	return u.pass == toolchain.Device && u.req.Target.Vendor() == target.CUDA
+}
+
+// codeTarget returns the target of device code.
+func (u *unit) codeTarget(object string) (string, error) {
+	if u.makesFatbin() {
+		data, err := os.ReadFile(object)
+		if err != nil {
+			return "", err
+		}
+		code, err := codeobject.Fatbin(data)
+		return code.Target, err
+	}
+	f, err := os.Open(object)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	return codeobject.TargetOf(f)
+}
+
+// fullDisk returns a remark if the filesystem of path is full, which compilers do not always report.
+func fullDisk(path string) string {
+	if hasFreeSpace(path) {
+		return ""
+	}
+	return "; the filesystem of the cache is full: " + syscall.ENOSPC.Error()
+}
+
 // targetAdvice returns a hint about the possible causes of a wrong target.
 func (u *unit) targetAdvice() string {
+	if u.req.Target.Vendor() == target.CUDA {
+		return fmt.Sprintf("check whether %s is a wrapper that changes -gencode, and whether flags of %s in the configuration set "+
+			"an architecture", u.tc.Compiler, u.req.Module)
+	}
 	return fmt.Sprintf("check whether %s is a wrapper that changes --offload-arch, and whether flags of %s in the configuration, "+
 		"or a configuration file of the compiler, set an architecture (--offload-arch, -mcpu)", u.tc.Compiler, u.req.Module)
 }

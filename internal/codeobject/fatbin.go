@@ -37,6 +37,18 @@ func fatbins(data []byte) ([]Object, error) {
 	}
 }
 
+// Fatbin returns the machine code in the output of `nvcc -fatbin` for one target. It fails with [*FormatError].
+func Fatbin(data []byte) (Object, error) {
+	objects, err := fatbins(data)
+	if err == nil && len(objects) != 1 {
+		err = &FormatError{"fatbin", fmt.Sprintf("it has the code of %d targets, expected 1", len(objects))}
+	}
+	if err != nil {
+		return Object{}, err
+	}
+	return objects[0], nil
+}
+
 // fatbin reads the fatbin at the start of data and returns its size.
 func fatbin(data []byte) (objects []Object, size uint64, err error) {
 	if len(data) < fatbinHeader || binary.LittleEndian.Uint32(data) != fatbinMagic {

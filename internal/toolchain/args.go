@@ -66,9 +66,13 @@ func (tc *Toolchain) CompileArgs(u Unit) []string {
 		argv = append(argv, "-I"+tc.includeFolder(dir))
 	}
 	argv = append(argv, u.Flags...)
-	argv = append(argv, dependencies(u)...)
+	argv = append(argv, tc.dependencies(u)...)
 	argv = append(argv, tc.assemblerDependencies(u)...)
-	return append(argv, "-c", operand(u.Source), "-o", u.Object)
+	kind := "-c"
+	if tc.Vendor == target.CUDA && u.Pass == Device {
+		kind = "-fatbin"
+	}
+	return append(argv, kind, operand(u.Source), "-o", u.Object)
 }
 
 // operand returns a relative path in a form that compilers take for neither an option nor a file of options.
@@ -119,7 +123,7 @@ func (tc *Toolchain) constantTimes() []string {
 func AssemblerDepfile(depfile string) string { return depfile + ".as" }
 
 func (tc *Toolchain) assemblerDependencies(u Unit) []string {
-	if !tc.gcc() {
+	if !tc.gcc() || u.Pass == Device { // which runs no GNU as
 		return nil
 	}
 	words := []string{"-Xassembler", "--MD", "-Xassembler", AssemblerDepfile(u.Depfile)}
@@ -133,10 +137,10 @@ func (tc *Toolchain) assemblerDependencies(u Unit) []string {
 	return argv
 }
 
-// dependencies returns the flags for the depfile. The driver ignores -MD in a device pass; the compiler that it runs
+// dependencies returns the flags for the depfile. HIP's driver ignores -MD in a device pass; the compiler that it runs
 // does not.
-func dependencies(u Unit) []string {
-	if u.Pass != Device {
+func (tc *Toolchain) dependencies(u Unit) []string {
+	if tc.Vendor != target.HIP || u.Pass != Device {
 		return []string{"-MD", "-MF", u.Depfile}
 	}
 	var argv []string
@@ -171,7 +175,11 @@ func (tc *Toolchain) hostCompile(u Unit) []string {
 
 // nvccCompile makes nvcc deterministic. The module ID, part of every internal symbol's name, is a hash of the path that
 // cudafe++ gets. The names of intermediate files become part of the object; they are random unless the files are kept.
+// In a host pass nvcc runs its C++ compiler alone.
 func (tc *Toolchain) nvccCompile(u Unit) []string {
+	if u.Pass == Host {
+		return tc.nvccHostPass(u)
+	}
 	beside := filepath.Dir(u.Object)
 	argv := []string{
 		"-x", "cu", gencode(u.Target),
@@ -183,19 +191,43 @@ func (tc *Toolchain) nvccCompile(u Unit) []string {
 		argv = append(argv, "-Xcompiler", nvccWord(option))
 	}
 	argv = append(argv, "--keep", "--keep-dir", beside)
+	if u.Pass == Device {
+		argv = append(argv, "--no-compress") // internal/codeobject reads the code
+	}
 	if tc.gcc() { // as in hostCompile
 		argv = append(argv, "-fno-gnu-unique")
 	}
 	return argv
 }
 
+// deviceCodePrefix and a unit's ID are the symbol of its device code, which package codeobject defines.
+const deviceCodePrefix = "aiter_device_code_"
+
+// nvccHostPass is nvccCompile for a host pass. nvcc names the first target that it knows in a macro, which nothing reads.
+func (tc *Toolchain) nvccHostPass(u Unit) []string {
+	argv := []string{"-x", "c++", "-forward-unknown-to-host-compiler", "-fPIC", "-frandom-seed=" + u.ID,
+		"-DAITER_DEVICE_CODE=" + deviceCodePrefix + u.ID}
+	for _, option := range u.prefixMap() {
+		argv = append(argv, "-Xcompiler", nvccWord(option))
+	}
+	if tc.gcc() { // as in hostCompile
+		argv = append(argv, "-fno-gnu-unique")
+	}
+	return argv
+}
+
+// CodeTarget returns the target that code for t is labelled with: sm_90a for sm_90, otherwise t.
+func CodeTarget(t target.Target) string {
+	if t.Arch() == "sm_90" {
+		return "sm_90a"
+	}
+	return t.String()
+}
+
 // gencode returns the option that makes nvcc generate the target's code. Code for sm_90 is sm_90a, which every GPU of compute
 // capability 9.0 runs: it may use the matrix instructions of four warps.
 func gencode(t target.Target) string {
-	arch := t.Arch()
-	if arch == "sm_90" {
-		arch = "sm_90a"
-	}
+	arch := CodeTarget(t)
 	return "-gencode=arch=compute_" + strings.TrimPrefix(arch, "sm_") + ",code=" + arch
 }
 

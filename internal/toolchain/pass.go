@@ -16,7 +16,7 @@ type Pass string
 const (
 	Whole  Pass = ""       // makes an object with all code
 	Host   Pass = "host"   // makes an object without device code, which is equal for all targets
-	Device Pass = "device" // makes a code object for the target
+	Device Pass = "device" // makes a code object for the target, for CUDA in a fatbin
 )
 
 // minPassVersion is the first major version of Clang in which each unit has its own symbol for its device code: __hip_fatbin_ and a
@@ -24,9 +24,19 @@ const (
 // code.
 const minPassVersion = 19
 
+// twoPasses is the flag of CUDA sources whose host code a C++ compiler takes: csrc/include/aiter/cuda_host.h.
+const twoPasses = "-DAITER_TWO_PASSES"
+
 // Passes returns the passes in which a unit with these flags is compiled, the host's before the device's.
 func (tc *Toolchain) Passes(flags []string) []Pass {
-	if tc.Vendor != target.HIP || tc.clangMajor() < minPassVersion || slices.ContainsFunc(flags, controlsPasses) {
+	divisible := false
+	switch tc.Vendor {
+	case target.HIP:
+		divisible = tc.clangMajor() >= minPassVersion
+	case target.CUDA:
+		divisible = slices.Contains(flags, twoPasses)
+	}
+	if !divisible || slices.ContainsFunc(flags, controlsPasses) {
 		return []Pass{Whole}
 	}
 	return []Pass{Host, Device}
@@ -37,6 +47,7 @@ func controlsPasses(flag string) bool {
 	for _, prefix := range []string{
 		"-fgpu-rdc", "-fcuda-rdc", "-fno-gpu-rdc", "-save-temps", "--save-temps", "--cuda-", "--offload", "-foffload", "--gpu-",
 		"--no-gpu-", "-flto",
+		"-rdc", "--relocatable-device-code", "-dc", "--device-c", "-dlto", "-gencode", "--generate-code", "-arch", "-code", "-keep", "--keep",
 	} {
 		if strings.HasPrefix(flag, prefix) {
 			return true

@@ -28,6 +28,9 @@ func TestPasses(t *testing.T) {
 		{target.HIP, "clang version 21.1.8", []string{"--offload-compress"}, whole},
 		{target.CPU, "Debian clang version 21.1.8", nil, whole},
 		{target.CUDA, "nvcc 12.4", nil, whole},
+		{target.CUDA, "nvcc 12.4", []string{"-O2", "-DAITER_TWO_PASSES"}, apart},
+		{target.CUDA, "nvcc 12.4", []string{"-DAITER_TWO_PASSES", "-rdc=true"}, whole},
+		{target.CPU, "g++ 12", []string{"-DAITER_TWO_PASSES"}, whole},
 	} {
 		tc := &Toolchain{Vendor: c.vendor, VersionLine: c.version}
 		if got := tc.Passes(c.flags); !slices.Equal(got, c.want) {

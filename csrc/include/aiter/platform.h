@@ -15,6 +15,9 @@
 #else
 #include "hip.h"  // -nogpuinc: without HIP's headers, which cost more time than the kernels
 #endif
+#elif defined(AITER_DEVICE_CODE)
+#define AITER_CUDA 1
+#include "cuda_host.h"
 #elif defined(__CUDACC__)
 #define AITER_CUDA 1
 #include <cuda_runtime.h>

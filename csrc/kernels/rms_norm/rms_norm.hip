@@ -60,61 +60,65 @@ template <class T, class W, int N> AITER_DEVICE void store_scaled(T* out, const 
 // kVectors vectors of each thread stay in registers; with kTwoPasses a row may have any number of vectors.
 template <class T, class W, int kVectors, bool kSmallTeam>
 __global__ void __launch_bounds__(kMaxBlock) rms_norm_vectorized_kernel(Problem p) {
-  constexpr int N = kVecElems<T>, kKept = kVectors == kTwoPasses ? 1 : kVectors;
-  using Threads = Team<kSmallTeam>;
-  const int thread = Threads::thread(), team = Threads::size();
-  const W* weight = static_cast<const W*>(p.weight);
-  int parity = 0;
-  for (int64_t first = Threads::first(); first < p.rows.count; first += Threads::step(), parity ^= 1) {
-    const int64_t row = Threads::row(first), vectors = row < p.rows.count ? p.dim / N : 0;
-    int64_t begin[2];
-    p.rows.locate(row, begin);
-    const T* x = static_cast<const T*>(p.x) + begin[0];
-    T* out = static_cast<T*>(p.out) + begin[1];
-    Vec<T, N> kept[kKept];
-    float sums[2] = {};
-    if constexpr (kVectors == kTwoPasses) {
-      for (int64_t j = thread; j < vectors; j += team) square_sum(load_vec<T, N>(x + j * N), sums);
-    } else {
-      AITER_UNROLL
-      for (int i = 0; i < kKept; i++) {
-        const int j = thread + i * team;
-        if (j < vectors) kept[i] = load_vec<T, N>(x + j * N);
-        else kept[i].clear();
+  if constexpr (kDeviceCode) {
+    constexpr int N = kVecElems<T>, kKept = kVectors == kTwoPasses ? 1 : kVectors;
+    using Threads = Team<kSmallTeam>;
+    const int thread = Threads::thread(), team = Threads::size();
+    const W* weight = static_cast<const W*>(p.weight);
+    int parity = 0;
+    for (int64_t first = Threads::first(); first < p.rows.count; first += Threads::step(), parity ^= 1) {
+      const int64_t row = Threads::row(first), vectors = row < p.rows.count ? p.dim / N : 0;
+      int64_t begin[2];
+      p.rows.locate(row, begin);
+      const T* x = static_cast<const T*>(p.x) + begin[0];
+      T* out = static_cast<T*>(p.out) + begin[1];
+      Vec<T, N> kept[kKept];
+      float sums[2] = {};
+      if constexpr (kVectors == kTwoPasses) {
+        for (int64_t j = thread; j < vectors; j += team) square_sum(load_vec<T, N>(x + j * N), sums);
+      } else {
+        AITER_UNROLL
+        for (int i = 0; i < kKept; i++) {
+          const int j = thread + i * team;
+          if (j < vectors) kept[i] = load_vec<T, N>(x + j * N);
+          else kept[i].clear();
+        }
+        AITER_UNROLL
+        for (int i = 0; i < kKept; i++) square_sum(kept[i], sums);
       }
-      AITER_UNROLL
-      for (int i = 0; i < kKept; i++) square_sum(kept[i], sums);
-    }
-    const float factor = rsqrtf(Threads::sum(sums[0] + sums[1], parity) * p.inverse_dim + p.eps);
-    if constexpr (kVectors == kTwoPasses) {
-      for (int64_t j = thread; j < vectors; j += team)
-        store_scaled(out + j * N, load_vec<T, N>(x + j * N), factor, load_vec<W, N>(weight + j * N));
-    } else {
-      AITER_UNROLL
-      for (int i = 0; i < kKept; i++)
-        if (const int j = thread + i * team; j < vectors) store_scaled(out + j * N, kept[i], factor, load_vec<W, N>(weight + j * N));
+      const float factor = rsqrtf(Threads::sum(sums[0] + sums[1], parity) * p.inverse_dim + p.eps);
+      if constexpr (kVectors == kTwoPasses) {
+        for (int64_t j = thread; j < vectors; j += team)
+          store_scaled(out + j * N, load_vec<T, N>(x + j * N), factor, load_vec<W, N>(weight + j * N));
+      } else {
+        AITER_UNROLL
+        for (int i = 0; i < kKept; i++)
+          if (const int j = thread + i * team; j < vectors) store_scaled(out + j * N, kept[i], factor, load_vec<W, N>(weight + j * N));
+      }
     }
   }
 }
 
 // Any strides and alignments, element by element.
 template <class T, bool kSmallTeam> __global__ void __launch_bounds__(kMaxBlock) rms_norm_kernel(Problem p) {
-  using Threads = Team<kSmallTeam>;
-  int parity = 0;
-  for (int64_t first = Threads::first(); first < p.rows.count; first += Threads::step(), parity ^= 1) {
-    const int64_t row = Threads::row(first), dim = row < p.rows.count ? p.dim : 0;
-    int64_t begin[2];
-    p.rows.locate(row, begin);
-    const T* x = static_cast<const T*>(p.x) + begin[0];
-    T* out = static_cast<T*>(p.out) + begin[1];
-    float sum = 0.0f;
-    for (int64_t j = Threads::thread(); j < dim; j += Threads::size()) {
-      const float v = to_float(x[j * p.x_stride]);
-      sum = fmaf(v, v, sum);
+  if constexpr (kDeviceCode) {
+    using Threads = Team<kSmallTeam>;
+    int parity = 0;
+    for (int64_t first = Threads::first(); first < p.rows.count; first += Threads::step(), parity ^= 1) {
+      const int64_t row = Threads::row(first), dim = row < p.rows.count ? p.dim : 0;
+      int64_t begin[2];
+      p.rows.locate(row, begin);
+      const T* x = static_cast<const T*>(p.x) + begin[0];
+      T* out = static_cast<T*>(p.out) + begin[1];
+      float sum = 0.0f;
+      for (int64_t j = Threads::thread(); j < dim; j += Threads::size()) {
+        const float v = to_float(x[j * p.x_stride]);
+        sum = fmaf(v, v, sum);
+      }
+      const float factor = rsqrtf(Threads::sum(sum, parity) * p.inverse_dim + p.eps);
+      for (int64_t j = Threads::thread(); j < dim; j += Threads::size())
+        out[j * p.out_stride] = round_to<T>(to_float(x[j * p.x_stride]) * factor * load(p.weight, p.weight_dtype, j * p.weight_stride));
     }
-    const float factor = rsqrtf(Threads::sum(sum, parity) * p.inverse_dim + p.eps);
-    for (int64_t j = Threads::thread(); j < dim; j += Threads::size())
-      out[j * p.out_stride] = round_to<T>(to_float(x[j * p.x_stride]) * factor * load(p.weight, p.weight_dtype, j * p.weight_stride));
   }
 }
 

@@ -19,19 +19,26 @@ namespace aiter {
 
 // kDeviceCode is true in a compiler's pass for the device. hipcc compiles every unit for the host too, where a kernel is
 // only its name: a large kernel body inside `if constexpr (kDeviceCode)` then costs no compile time.
-#if AITER_HIP && !defined(__HIP_DEVICE_COMPILE__)
+#if (AITER_HIP && !defined(__HIP_DEVICE_COMPILE__)) || defined(AITER_DEVICE_CODE)
 constexpr bool kDeviceCode = false;
 #else
 constexpr bool kDeviceCode = true;
 #endif
 
 // kTensorCores is true in units for NVIDIA GPUs from sm_80 on, kHopper from sm_90 on, kWarpgroups for sm_90a: four warps multiply
-// together (aiter/gpu/wgmma.h).
-#if defined(__CUDA_ARCH_LIST__)
+// together (aiter/gpu/wgmma.h). They are constants of the compiler, except in a host pass that all targets share: there the device code
+// in the library tells its target. `if AITER_TARGET_CONSTEXPR (kHopper)` is right in both.
+#if defined(AITER_DEVICE_CODE)
+#define AITER_TARGET_CONSTEXPR
+static const int kArch = host_pass::AITER_DEVICE_CODE.arch;
+static const bool kTensorCores = kArch >= 800, kHopper = kArch >= 900, kWarpgroups = kArch == 900;
+#elif defined(__CUDA_ARCH_LIST__)
+#define AITER_TARGET_CONSTEXPR constexpr
 constexpr int kArchs[] = {__CUDA_ARCH_LIST__};  // in ascending order
 constexpr bool kTensorCores = kArchs[0] >= 800, kHopper = kArchs[0] >= 900;
 constexpr bool kWarpgroups = kArchs[0] == 900 && sizeof kArchs == sizeof(int);
 #else
+#define AITER_TARGET_CONSTEXPR constexpr
 constexpr bool kTensorCores = false, kHopper = false, kWarpgroups = false;
 #endif
 
@@ -84,7 +91,7 @@ AITER_DEVICE void cold_branch() {
 
 // AITER_DEVICE_COLD: a device function for rare cases. nvcc does not inline it, so that hot code stays together. On AMD, where a call
 // takes memory for registers, it is inlined.
-#if AITER_CUDA
+#if AITER_CUDA && !defined(AITER_DEVICE_CODE)
 #define AITER_DEVICE_COLD __device__ __noinline__
 #else
 #define AITER_DEVICE_COLD AITER_DEVICE

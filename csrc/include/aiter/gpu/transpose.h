@@ -111,22 +111,24 @@ template <int kSize> class TransposeTile {
 };
 
 template <int kSize> __global__ void __launch_bounds__(kTransposeThreads) aiter_transpose_kernel(TransposeParams a) {
-  __shared__ uint32_t memory[kTransposeRows * kTransposeLine / 4] __attribute__((aligned(16)));
-  static_assert(sizeof memory <= kMaxSharedBytes);
-  using Tile = TransposeTile<kSize>;
-  using T = typename Tile::T;
-  const Tile tile(memory);
-  for (int64_t n = blockIdx.x; n < a.tiles; n += gridDim.x) {
-    const DivMod near = divmod(n, a.along_rows ? a.row_tiles : a.column_tiles);
-    const DivMod far = divmod(near.quotient, a.along_rows ? a.column_tiles : a.row_tiles);
-    const DivMod of = divmod(far.quotient, a.batch);
-    const int64_t row = (a.along_rows ? near.remainder : far.remainder) * kTransposeRows;
-    const int64_t column = (a.along_rows ? far.remainder : near.remainder) * Tile::kColumns;
-    const TransposeMatrix& m = a.matrix[of.quotient];
-    tile.load(m, static_cast<const T*>(m.from) + of.remainder * m.from_batch, row, column, a.rows, a.columns);
-    block_barrier();
-    tile.store(m, static_cast<T*>(m.to) + of.remainder * m.to_batch, row, column, a.padded, a.columns);
-    block_barrier();
+  if constexpr (kDeviceCode) {
+    __shared__ uint32_t memory[kTransposeRows * kTransposeLine / 4] __attribute__((aligned(16)));
+    static_assert(sizeof memory <= kMaxSharedBytes);
+    using Tile = TransposeTile<kSize>;
+    using T = typename Tile::T;
+    const Tile tile(memory);
+    for (int64_t n = blockIdx.x; n < a.tiles; n += gridDim.x) {
+      const DivMod near = divmod(n, a.along_rows ? a.row_tiles : a.column_tiles);
+      const DivMod far = divmod(near.quotient, a.along_rows ? a.column_tiles : a.row_tiles);
+      const DivMod of = divmod(far.quotient, a.batch);
+      const int64_t row = (a.along_rows ? near.remainder : far.remainder) * kTransposeRows;
+      const int64_t column = (a.along_rows ? far.remainder : near.remainder) * Tile::kColumns;
+      const TransposeMatrix& m = a.matrix[of.quotient];
+      tile.load(m, static_cast<const T*>(m.from) + of.remainder * m.from_batch, row, column, a.rows, a.columns);
+      block_barrier();
+      tile.store(m, static_cast<T*>(m.to) + of.remainder * m.to_batch, row, column, a.padded, a.columns);
+      block_barrier();
+    }
   }
 }
 

@@ -43,51 +43,55 @@ template <class T, class G> AITER_DEVICE float dx_at(const Backward& p, int64_t 
 // The gradients of X[from..to] of each row: dinitial_states below position 0, dx from there on.
 template <class T>
 __global__ void __launch_bounds__(kAnyWidthThreads) causal_conv1d_bwd_any_width_dx_kernel(BwdArg all, int64_t from, int64_t to) {
-  const Backward& p = all.p;
-  const int64_t row = to - from, total = p.batch * p.dim * row, step = int64_t(gridDim.x) * kAnyWidthThreads;
-  for (int64_t n = int64_t(blockIdx.x) * kAnyWidthThreads + threadIdx.x; n < total; n += step) {
-    const DivMod inner = divmod(n, p.channel_last ? p.dim : row);
-    const DivMod outer = divmod(inner.quotient, p.channel_last ? row : p.dim);
-    const int64_t b = outer.quotient, d = p.channel_last ? inner.remainder : outer.remainder;
-    const int64_t t = from + (p.channel_last ? outer.remainder : inner.remainder);
-    const float v = dx_at<T>(p, b, d, t, [&](int64_t u, float* g) {
-      const Backward& p = reload_kernarg(all).p;
-      if (p.seq.data && !p.visible(b, p.sequence(b, u), t)) return false;
-      *g = g_at<T>(all, b, d, u);
-      return true;
-    });
-    const Backward& q = reload_kernarg(all).p;
-    const Array3& to = t < 0 ? q.dinitial : q.dx;
-    to.row<T>(b, d)[(t < 0 ? t + q.width - 1 : t) * to.last] = round_to<T>(v);
+  if constexpr (kDeviceCode) {
+    const Backward& p = all.p;
+    const int64_t row = to - from, total = p.batch * p.dim * row, step = int64_t(gridDim.x) * kAnyWidthThreads;
+    for (int64_t n = int64_t(blockIdx.x) * kAnyWidthThreads + threadIdx.x; n < total; n += step) {
+      const DivMod inner = divmod(n, p.channel_last ? p.dim : row);
+      const DivMod outer = divmod(inner.quotient, p.channel_last ? row : p.dim);
+      const int64_t b = outer.quotient, d = p.channel_last ? inner.remainder : outer.remainder;
+      const int64_t t = from + (p.channel_last ? outer.remainder : inner.remainder);
+      const float v = dx_at<T>(p, b, d, t, [&](int64_t u, float* g) {
+        const Backward& p = reload_kernarg(all).p;
+        if (p.seq.data && !p.visible(b, p.sequence(b, u), t)) return false;
+        *g = g_at<T>(all, b, d, u);
+        return true;
+      });
+      const Backward& q = reload_kernarg(all).p;
+      const Array3& to = t < 0 ? q.dinitial : q.dx;
+      to.row<T>(b, d)[(t < 0 ? t + q.width - 1 : t) * to.last] = round_to<T>(v);
+    }
   }
 }
 
 // A block computes one tap of dweight for a group of channels; with tap 0 also dbias.
 template <class T>
 __global__ void __launch_bounds__(kAnyWidthThreads) causal_conv1d_bwd_any_width_dweight_kernel(BwdArg all, int lane_bits) {
-  __shared__ float shared[2][kAnyWidthThreads];
-  static_assert(sizeof shared <= kMaxSharedBytes);
-  const Backward& p = all.p;
-  const int lanes = 1 << lane_bits;
-  const int64_t blocks = ((p.dim + lanes - 1) >> lane_bits) * p.width;
-  for (int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
-    const DivMod at = divmod(block, p.width);
-    const int64_t tap = at.remainder, d = (at.quotient << lane_bits) + (int(threadIdx.x) & (lanes - 1));
-    const int rank = int(threadIdx.x) >> lane_bits;
-    const int64_t positions = d < p.dim ? p.batch * p.seqlen : 0;  // of all batches: short rows then leave no thread idle
-    float sums[2] = {};
-    for (int64_t i = rank; i < positions; i += kAnyWidthThreads >> lane_bits) {
-      const DivMod row = divmod(i, p.seqlen);
-      const int64_t b = row.quotient, t = row.remainder, u = t - (p.width - 1) + tap;
-      const float g = g_at<T>(all, b, d, t);
-      const Backward& q = reload_kernarg(all).p;
-      if (q.visible(b, q.seq.data ? q.sequence(b, t) : 0, u)) sums[0] = fmaf(q.value<T>(b, d, u), g, sums[0]);
-      sums[1] += g;
-    }
-    block_reduce(shared, sums, lanes);
-    if (rank == 0 && d < p.dim) {
-      p.dweight.set(d, tap, sums[0]);
-      if (tap == 0 && p.dbias.data) p.dbias.set(d, 0, sums[1]);
+  if constexpr (kDeviceCode) {
+    __shared__ float shared[2][kAnyWidthThreads];
+    static_assert(sizeof shared <= kMaxSharedBytes);
+    const Backward& p = all.p;
+    const int lanes = 1 << lane_bits;
+    const int64_t blocks = ((p.dim + lanes - 1) >> lane_bits) * p.width;
+    for (int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
+      const DivMod at = divmod(block, p.width);
+      const int64_t tap = at.remainder, d = (at.quotient << lane_bits) + (int(threadIdx.x) & (lanes - 1));
+      const int rank = int(threadIdx.x) >> lane_bits;
+      const int64_t positions = d < p.dim ? p.batch * p.seqlen : 0;  // of all batches: short rows then leave no thread idle
+      float sums[2] = {};
+      for (int64_t i = rank; i < positions; i += kAnyWidthThreads >> lane_bits) {
+        const DivMod row = divmod(i, p.seqlen);
+        const int64_t b = row.quotient, t = row.remainder, u = t - (p.width - 1) + tap;
+        const float g = g_at<T>(all, b, d, t);
+        const Backward& q = reload_kernarg(all).p;
+        if (q.visible(b, q.seq.data ? q.sequence(b, t) : 0, u)) sums[0] = fmaf(q.value<T>(b, d, u), g, sums[0]);
+        sums[1] += g;
+      }
+      block_reduce(shared, sums, lanes);
+      if (rank == 0 && d < p.dim) {
+        p.dweight.set(d, tap, sums[0]);
+        if (tap == 0 && p.dbias.data) p.dbias.set(d, 0, sums[1]);
+      }
     }
   }
 }

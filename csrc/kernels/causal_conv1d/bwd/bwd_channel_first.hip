@@ -23,40 +23,42 @@ constexpr int kReduceBits = 8, kReduceThreads = 1 << kReduceBits, kReduceBatch =
 // does not depend on the sums precedes pdl_wait.
 __global__ void __launch_bounds__(kReduceThreads)
 causal_conv1d_bwd_reduce_segments_kernel(BwdParams a, uint32_t blocks, FastDiv groups, int lane_bits) {
-  __shared__ float shared[kReduceThreads];
-  static_assert(sizeof shared <= kMaxSharedBytes);
-  const int lanes = 1 << lane_bits, ranks = kReduceThreads >> lane_bits, stride = lanes > warp_size() ? lanes : warp_size();
-  const int self = int(threadIdx.x), lane = self & (lanes - 1), rank = self >> lane_bits;
-  for (uint32_t block = blockIdx.x; block < blocks; block += gridDim.x) {
-    const uint32_t tap = groups.quotient(block);
-    const int64_t d = int64_t(block - tap * groups.divisor) * lanes + lane, step = (a.p.width + 1) * a.p.dim;
-    const bool bias = tap == uint32_t(a.p.width);
-    void* const to = bias ? a.p.dbias.data : a.p.dweight.data;
-    const DType dtype = bias ? a.p.dbias.dtype : a.p.dweight.dtype;
-    const int64_t at = bias ? d * a.p.dbias.first : d * a.p.dweight.first + tap * a.p.dweight.last;
-    const float* slot = a.segment_sums + tap * a.p.dim + rank * step + d;
-    pdl_wait();
-    float sum[1] = {};
-    AITER_ROLLED
-    for (int s = rank; s < int(a.segments) && d < a.p.dim; s += kReduceBatch * ranks) {
-      float v[kReduceBatch];
-      AITER_UNROLL
-      for (int i = 0; i < kReduceBatch; i++, slot += ranks * step) v[i] = s + i * ranks < int(a.segments) ? *slot : 0.0f;
-      AITER_UNROLL
-      for (int i = 0; i < kReduceBatch; i++) sum[0] += v[i];
+  if constexpr (kDeviceCode) {
+    __shared__ float shared[kReduceThreads];
+    static_assert(sizeof shared <= kMaxSharedBytes);
+    const int lanes = 1 << lane_bits, ranks = kReduceThreads >> lane_bits, stride = lanes > warp_size() ? lanes : warp_size();
+    const int self = int(threadIdx.x), lane = self & (lanes - 1), rank = self >> lane_bits;
+    for (uint32_t block = blockIdx.x; block < blocks; block += gridDim.x) {
+      const uint32_t tap = groups.quotient(block);
+      const int64_t d = int64_t(block - tap * groups.divisor) * lanes + lane, step = (a.p.width + 1) * a.p.dim;
+      const bool bias = tap == uint32_t(a.p.width);
+      void* const to = bias ? a.p.dbias.data : a.p.dweight.data;
+      const DType dtype = bias ? a.p.dbias.dtype : a.p.dweight.dtype;
+      const int64_t at = bias ? d * a.p.dbias.first : d * a.p.dweight.first + tap * a.p.dweight.last;
+      const float* slot = a.segment_sums + tap * a.p.dim + rank * step + d;
+      pdl_wait();
+      float sum[1] = {};
+      AITER_ROLLED
+      for (int s = rank; s < int(a.segments) && d < a.p.dim; s += kReduceBatch * ranks) {
+        float v[kReduceBatch];
+        AITER_UNROLL
+        for (int i = 0; i < kReduceBatch; i++, slot += ranks * step) v[i] = s + i * ranks < int(a.segments) ? *slot : 0.0f;
+        AITER_UNROLL
+        for (int i = 0; i < kReduceBatch; i++) sum[0] += v[i];
+      }
+      warp_all_reduce(sum, lanes, warp_size());
+      shared[self] = sum[0];
+      block_barrier();
+      if (rank == 0 && d < a.p.dim && to) {
+        float others[kReduceThreads / 32 - 1];
+        AITER_UNROLL
+        for (int i = 1; i < kReduceThreads / 32; i++) others[i - 1] = i * stride < kReduceThreads ? shared[i * stride + lane] : 0.0f;
+        AITER_UNROLL
+        for (float other : others) sum[0] += other;
+        store(to, dtype, at, sum[0]);
+      }
+      block_barrier();
     }
-    warp_all_reduce(sum, lanes, warp_size());
-    shared[self] = sum[0];
-    block_barrier();
-    if (rank == 0 && d < a.p.dim && to) {
-      float others[kReduceThreads / 32 - 1];
-      AITER_UNROLL
-      for (int i = 1; i < kReduceThreads / 32; i++) others[i - 1] = i * stride < kReduceThreads ? shared[i * stride + lane] : 0.0f;
-      AITER_UNROLL
-      for (float other : others) sum[0] += other;
-      store(to, dtype, at, sum[0]);
-    }
-    block_barrier();
   }
 }
 
@@ -204,9 +206,10 @@ template <class T, int W, RowKind kKind> Status run_for_width(const BwdParams& a
 
 // run_whole takes whole rows without sequence numbers, run_ragged all others.
 template <class T> Status run_whole(const BwdParams& a, [[maybe_unused]] const Topology& gpu, int device, const OpStream& stream) {
-  if constexpr (kHopper && kHolds4)
-    if (const SmallRowsParams few = plan_small_rows(a.p, a.p.seqlen * int64_t(sizeof(T)) / 16, gpu); few.channels)
-      return filter_packed<T>(a.p, 1) ? launch_small_rows<T, true>(few, stream) : launch_small_rows<T, false>(few, stream);
+  if constexpr (kHolds4)
+    if AITER_TARGET_CONSTEXPR (kHopper)
+      if (const SmallRowsParams few = plan_small_rows(a.p, a.p.seqlen * int64_t(sizeof(T)) / 16, gpu); few.channels)
+        return filter_packed<T>(a.p, 1) ? launch_small_rows<T, true>(few, stream) : launch_small_rows<T, false>(few, stream);
   return dispatch_width(a.p.width, [&](auto taps) { return run_for_width<T, decltype(taps)::value, kWhole>(a, device, stream); });
 }
 

@@ -92,25 +92,26 @@ Status run_small_channels(const Backward& p, const SmallPlan& c, int device, con
 template <class T> Status run_wide(const TensorView& x, const Backward& p, const OpStream& stream) {
   const int device = x.device().id;
   if (p.seq.data || !channel_vectors_aligned(p, 2, sizeof(T))) return run_channel_last_seq_idx(x, p, stream);
-  if constexpr (kHopper && sizeof(T) == 2) {
-    // Arithmetic is the bound: fewer instructions are faster, though fewer waves are resident.
-    if (p.batch * p.seqlen * p.dim > kSmallElements && channel_vectors_aligned(p, 4, sizeof(T)))
-      return p.width > 6 ? run_channel_last_kernel<T, 8, 4, false>(p, device, stream)
-                         : run_channel_last_kernel<T, 6, 4, false>(p, device, stream);
-  }
+  if constexpr (sizeof(T) == 2)
+    if AITER_TARGET_CONSTEXPR (kHopper) {
+      // Arithmetic is the bound: fewer instructions are faster, though fewer waves are resident.
+      if (p.batch * p.seqlen * p.dim > kSmallElements && channel_vectors_aligned(p, 4, sizeof(T)))
+        return p.width > 6 ? run_channel_last_kernel<T, 8, 4, false>(p, device, stream)
+                           : run_channel_last_kernel<T, 6, 4, false>(p, device, stream);
+    }
   return run_channel_last_kernel<T, 8, 2, false>(p, device, stream);
 }
 
 template <class T> Status run_narrow(const TensorView& x, const Backward& p, const OpStream& stream) {
   const int device = x.device().id;
-  if constexpr (kHopper) {
+  if AITER_TARGET_CONSTEXPR (kHopper) {
     Topology gpu;
     AITER_TRY(device_topology(device, &gpu));
     if (const SmallPlan c = choose_small_plan<T>(p, gpu); c.cost) return run_small_channels<T>(p, c, device, stream);
   }
   if (p.seq.data) return run_channel_last_seq_idx(x, p, stream);
   if (!channel_vectors_aligned(p, 4, sizeof(T))) {
-    if constexpr (kHopper)
+    if AITER_TARGET_CONSTEXPR (kHopper)
       if (p.x.dim == 1 && p.dout.dim == 1 && p.dx.dim == 1) return run_channel_last_kernel<T, 4, 4, false, true>(p, device, stream);
     return run_channel_last_seq_idx(x, p, stream);
   }

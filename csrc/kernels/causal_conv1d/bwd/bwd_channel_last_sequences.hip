@@ -8,12 +8,13 @@ namespace aiter::conv1d::bwd {
 
 // run_wide_seq_idx takes filters of 5 to 8 taps, run_narrow_seq_idx those of up to 4.
 template <class T> Status run_wide_seq_idx(const Backward& p, int device, const OpStream& stream) {
-  if constexpr (kHopper && sizeof(T) == 2) {
-    // As without sequence numbers: arithmetic is the bound.
-    if (p.batch * p.seqlen * p.dim > kSmallElements && channel_vectors_aligned(p, 4, sizeof(T)))
-      return p.width > 6 ? run_channel_last_kernel<T, 8, 4, true>(p, device, stream)
-                         : run_channel_last_kernel<T, 6, 4, true>(p, device, stream);
-  }
+  if constexpr (sizeof(T) == 2)
+    if AITER_TARGET_CONSTEXPR (kHopper) {
+      // As without sequence numbers: arithmetic is the bound.
+      if (p.batch * p.seqlen * p.dim > kSmallElements && channel_vectors_aligned(p, 4, sizeof(T)))
+        return p.width > 6 ? run_channel_last_kernel<T, 8, 4, true>(p, device, stream)
+                           : run_channel_last_kernel<T, 6, 4, true>(p, device, stream);
+    }
   if constexpr (AITER_CUDA)
     if (channel_vectors_aligned(p, 2, sizeof(T))) return run_channel_last_kernel<T, 8, 2, true>(p, device, stream);
   return run_channel_last_kernel<T, 8, 1, true>(p, device, stream);
@@ -21,10 +22,11 @@ template <class T> Status run_wide_seq_idx(const Backward& p, int device, const 
 
 template <class T> Status run_narrow_seq_idx(const Backward& p, int device, const OpStream& stream) {
   if (!channel_vectors_aligned(p, 4, sizeof(T))) return run_channel_last_kernel<T, 4, 1, true>(p, device, stream);
-  if constexpr (kHopper && sizeof(T) == 2) {
-    if (p.width == 2) return run_channel_last_kernel<T, 2, 4, true>(p, device, stream);
-    if (p.width == 3) return run_channel_last_kernel<T, 3, 4, true>(p, device, stream);
-  }
+  if constexpr (sizeof(T) == 2)
+    if AITER_TARGET_CONSTEXPR (kHopper) {
+      if (p.width == 2) return run_channel_last_kernel<T, 2, 4, true>(p, device, stream);
+      if (p.width == 3) return run_channel_last_kernel<T, 3, 4, true>(p, device, stream);
+    }
   return run_channel_last_kernel<T, 4, 4, true>(p, device, stream);
 }
 

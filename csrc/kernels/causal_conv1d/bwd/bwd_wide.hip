@@ -17,11 +17,12 @@ struct BackwardRows : Backward {
 // empty, nor, with SiLU, filters of so few taps that the other kernel is faster. In float16 taps that are sums of two elements need a
 // scale, which it does not have.
 template <class T> bool takes_group([[maybe_unused]] const WideParams& a) {
-  if constexpr (kWarpgroups && sizeof(T) == 2) {
-    const int64_t spans = (a.p.seqlen + wide::kSpan - 1) / wide::kSpan;
-    return a.p.width <= kMostGroupTaps && a.p.width > (a.p.silu ? 33 : 8) && (!a.split || kIsBf16<T>) &&
-        a.p.seqlen * 4 >= spans * wide::kSpan * 3;
-  }
+  if constexpr (sizeof(T) == 2)
+    if AITER_TARGET_CONSTEXPR (kWarpgroups) {
+      const int64_t spans = (a.p.seqlen + wide::kSpan - 1) / wide::kSpan;
+      return a.p.width <= kMostGroupTaps && a.p.width > (a.p.silu ? 33 : 8) && (!a.split || kIsBf16<T>) &&
+          a.p.seqlen * 4 >= spans * wide::kSpan * 3;
+    }
   return false;
 }
 
@@ -37,20 +38,21 @@ inline int64_t chunk_channels(const Backward& p, int64_t channel_bytes) {
 // sums: that code, though not executed, takes 10% of their time.
 template <class T> WideKernel wide_kernel(bool dense, int taps, [[maybe_unused]] bool split) {
   if (!dense) return make_wide_kernel<T, false, kSomeBlocks, false>();
-  if constexpr (sizeof(T) == 2 && kTensorCores) {
-    if (!split && taps <= most_taps(kFewestBlocks)) return few_taps_kernel(kDType<T>);
-    if (!split && taps <= most_taps(kFewBlocks)) return make_wide_kernel<T, true, kFewBlocks, true>();
-    if (!split && taps <= most_taps(kSomeBlocks)) return make_wide_kernel<T, true, kSomeBlocks, true>();
-    if (!split && taps <= most_taps(kManyBlocks)) return make_wide_kernel<T, true, kManyBlocks, true>();
-    if (taps > most_taps(kSomeBlocks)) return make_wide_kernel<T, true, kManyBlocks, false>();
-  }
+  if constexpr (sizeof(T) == 2)
+    if AITER_TARGET_CONSTEXPR (kTensorCores) {
+      if (!split && taps <= most_taps(kFewestBlocks)) return few_taps_kernel(kDType<T>);
+      if (!split && taps <= most_taps(kFewBlocks)) return make_wide_kernel<T, true, kFewBlocks, true>();
+      if (!split && taps <= most_taps(kSomeBlocks)) return make_wide_kernel<T, true, kSomeBlocks, true>();
+      if (!split && taps <= most_taps(kManyBlocks)) return make_wide_kernel<T, true, kManyBlocks, true>();
+      if (taps > most_taps(kSomeBlocks)) return make_wide_kernel<T, true, kManyBlocks, false>();
+    }
   return make_wide_kernel<T, true, kSomeBlocks, false>();
 }
 
 // launch_channels launches the kernel for `channels` channels from d on. group: that of spans.
 Status launch_channels(const TensorView& x, WideParams a, int64_t d, int64_t channels, const WideKernel& kernel,
                        [[maybe_unused]] bool group, const Topology& gpu, const OpStream& stream) {
-  if constexpr (kWarpgroups)
+  if AITER_TARGET_CONSTEXPR (kWarpgroups)
     if (group) return launch_wide_group(x, a, d * a.segments, (d + channels) * a.segments, stream);
   return launch_warps(kernel, a, d * a.segments, (d + channels) * a.segments, gpu, stream);
 }

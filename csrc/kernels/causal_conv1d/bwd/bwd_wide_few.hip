@@ -7,10 +7,12 @@
 namespace aiter::conv1d::bwd {
 
 WideKernel few_taps_kernel([[maybe_unused]] DType x) {
-  if constexpr (kTensorCores && kHoldsMore && holds(DType::F16))
-    if (x == DType::F16) return make_wide_kernel<half_t, true, kFewestBlocks, true>();
-  if constexpr (kTensorCores && holds(DType::BF16))
-    if (x == DType::BF16) return make_wide_kernel<bf16_t, true, kFewestBlocks, true>();
+  if constexpr (kHoldsMore && holds(DType::F16))
+    if AITER_TARGET_CONSTEXPR (kTensorCores)
+      if (x == DType::F16) return make_wide_kernel<half_t, true, kFewestBlocks, true>();
+  if constexpr (holds(DType::BF16))
+    if AITER_TARGET_CONSTEXPR (kTensorCores)
+      if (x == DType::BF16) return make_wide_kernel<bf16_t, true, kFewestBlocks, true>();
   return {};
 }
 
@@ -40,7 +42,8 @@ template <class T> Status try_launch_few(const TensorView& x, const Backward& p,
 Status try_launch_few(const TensorView& x, const Backward& p, const OpStream& stream, bool* taken) {
   *taken = false;
   return dispatch_float(x, [&](auto zero) {
-    if constexpr (kTensorCores && kIsBf16<decltype(zero)>) return try_launch_few<decltype(zero)>(x, p, stream, taken);
+    if constexpr (kIsBf16<decltype(zero)>)
+      if AITER_TARGET_CONSTEXPR (kTensorCores) return try_launch_few<decltype(zero)>(x, p, stream, taken);
     return Status();
   });
 }

@@ -25,13 +25,14 @@ Status launch_wide_group(const TensorView& x, WideParams a, int64_t n, int64_t e
   a.first_item = uint32_t(n), a.work_items = uint32_t(end);
   return dispatch_float(x, [&](auto zero) {
     using T = decltype(zero);
-    if constexpr (kWarpgroups && sizeof(T) == 2) {
-      if (a.p.width <= 17) return launch_group<T, 17>(a, gpu, stream);
-      if (a.p.width <= 33) return launch_group<T, 33>(a, gpu, stream);
-      if (a.p.width <= 65) return launch_group<T, 65>(a, gpu, stream);
-      if (a.p.width <= 129) return launch_group<T, 129>(a, gpu, stream);
-      return launch_group<T, 257>(a, gpu, stream);
-    }
+    if constexpr (sizeof(T) == 2)
+      if AITER_TARGET_CONSTEXPR (kWarpgroups) {
+        if (a.p.width <= 17) return launch_group<T, 17>(a, gpu, stream);
+        if (a.p.width <= 33) return launch_group<T, 33>(a, gpu, stream);
+        if (a.p.width <= 65) return launch_group<T, 65>(a, gpu, stream);
+        if (a.p.width <= 129) return launch_group<T, 129>(a, gpu, stream);
+        return launch_group<T, 257>(a, gpu, stream);
+      }
     return Status();
   });
 }

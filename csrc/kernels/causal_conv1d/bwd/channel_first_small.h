@@ -80,55 +80,57 @@ struct SumTarget {
 
 template <class T, bool kPackedFilter>
 __global__ void AITER_LAUNCH_BOUNDS(kSmallFirstThreads, 1) causal_conv1d_bwd_small_channel_first_kernel(SmallRowsParams a) {
-  using V = SmallRowTile<T, kPackedFilter>;
-  constexpr int W = V::W, H = V::H, R = V::R, N = W + 1, kMaxWarps = kSmallFirstThreads / 32;
-  struct WarpEdge {  // for the other threads: its sums, and g of its first positions
-    float sums[N], edge[H];
-  };
-  __shared__ WarpEdge warps[kMaxWarps + 1];
-  static_assert(sizeof warps <= kMaxSharedBytes);
-  const Backward& p = a.p;
-  const int self = int(threadIdx.x), lane = self & 31, warp = self >> 5, first = int(blockIdx.x) * a.channels;
-  const int d = first + (self >> a.thread_bits), last = int(p.dim) - 1;
-  const uint32_t own = uint32_t(self) & ((1u << a.thread_bits) - 1), row = a.row_vectors.quotient(own);
-  const int t = int(own - row * a.row_vectors.divisor) * R, b = int(row);
-  const bool live = d <= last && own < a.vectors;
-  const int channel = self / N, tap = self - channel * N - (W - int(p.width));
-  V v;
-  v.load(p, b, d < last ? d : last, t, live);
-  T* const dx = pin_register(address<T>(p.dx, b, d, t));
-  const SumTarget target(p, first + channel, tap);
+  if constexpr (kDeviceCode) {
+    using V = SmallRowTile<T, kPackedFilter>;
+    constexpr int W = V::W, H = V::H, R = V::R, N = W + 1, kMaxWarps = kSmallFirstThreads / 32;
+    struct WarpEdge {  // for the other threads: its sums, and g of its first positions
+      float sums[N], edge[H];
+    };
+    __shared__ WarpEdge warps[kMaxWarps + 1];
+    static_assert(sizeof warps <= kMaxSharedBytes);
+    const Backward& p = a.p;
+    const int self = int(threadIdx.x), lane = self & 31, warp = self >> 5, first = int(blockIdx.x) * a.channels;
+    const int d = first + (self >> a.thread_bits), last = int(p.dim) - 1;
+    const uint32_t own = uint32_t(self) & ((1u << a.thread_bits) - 1), row = a.row_vectors.quotient(own);
+    const int t = int(own - row * a.row_vectors.divisor) * R, b = int(row);
+    const bool live = d <= last && own < a.vectors;
+    const int channel = self / N, tap = self - channel * N - (W - int(p.width));
+    V v;
+    v.load(p, b, d < last ? d : last, t, live);
+    T* const dx = pin_register(address<T>(p.dx, b, d, t));
+    const SumTarget target(p, first + channel, tap);
 
-  v.convert(p);
-  const auto exists = [&](int, int k) { return v.filter.has_tap(k); };
-  if (p.silu) v.apply_silu_grad(exists);
-  float all[N] = {}, sum, behind[H];
-  // Sums of taps that do not exist are not used. With 2-byte types nvcc takes fewer registers without them.
-  v.add_to(all, [=](int i, int k) { return sizeof(T) == 4 || exists(i, k); });
-  AITER_UNROLL
-  for (int j = 0; j < H; j++) {
-    if (lane == 0) warps[warp].edge[j] = v.g[j][0];
-    behind[j] = shuffle_next(v.g[j][0]);
-  }
-  warp_reduce_scatter(all, lane, 1, [&](int k, float v) { warps[warp].sums[k] = v; });
-  block_barrier();
-  AITER_UNROLL
-  for (int j = 0; j < H; j++) {
-    if (lane == 31) behind[j] = warps[warp + 1].edge[j];
-    v.g[R + j][0] = behind[j];
-  }
-  if (live) v.store(dx, t + R < int(p.seqlen));
-  if (channel >= a.channels || first + channel > last || tap < 0 || !target.data) return;
-  const WarpEdge* from = warps + channel * a.warps;
-  sum = 0.0f;
-  AITER_ROLLED
-  for (int i = 0; i < a.warps; i += 4) {
-    float some[4];
+    v.convert(p);
+    const auto exists = [&](int, int k) { return v.filter.has_tap(k); };
+    if (p.silu) v.apply_silu_grad(exists);
+    float all[N] = {}, sum, behind[H];
+    // Sums of taps that do not exist are not used. With 2-byte types nvcc takes fewer registers without them.
+    v.add_to(all, [=](int i, int k) { return sizeof(T) == 4 || exists(i, k); });
     AITER_UNROLL
-    for (int j = 0; j < 4; j++) some[j] = i + j < a.warps ? from[i + j].sums[self - channel * N] : 0.0f;
-    sum += (some[0] + some[1]) + (some[2] + some[3]);
+    for (int j = 0; j < H; j++) {
+      if (lane == 0) warps[warp].edge[j] = v.g[j][0];
+      behind[j] = shuffle_next(v.g[j][0]);
+    }
+    warp_reduce_scatter(all, lane, 1, [&](int k, float v) { warps[warp].sums[k] = v; });
+    block_barrier();
+    AITER_UNROLL
+    for (int j = 0; j < H; j++) {
+      if (lane == 31) behind[j] = warps[warp + 1].edge[j];
+      v.g[R + j][0] = behind[j];
+    }
+    if (live) v.store(dx, t + R < int(p.seqlen));
+    if (channel >= a.channels || first + channel > last || tap < 0 || !target.data) return;
+    const WarpEdge* from = warps + channel * a.warps;
+    sum = 0.0f;
+    AITER_ROLLED
+    for (int i = 0; i < a.warps; i += 4) {
+      float some[4];
+      AITER_UNROLL
+      for (int j = 0; j < 4; j++) some[j] = i + j < a.warps ? from[i + j].sums[self - channel * N] : 0.0f;
+      sum += (some[0] + some[1]) + (some[2] + some[3]);
+    }
+    store(target.data, target.dtype, target.at, sum);
   }
-  store(target.data, target.dtype, target.at, sum);
 }
 
 }  // namespace aiter::conv1d::bwd

@@ -22,7 +22,7 @@ template <int N> struct alignas(N * sizeof(float)) ChannelValues {
 };
 
 // Blocks of a cluster, at most.
-constexpr int kMaxCluster = kHopper ? 8 : 1;
+const int kMaxCluster = kHopper ? 8 : 1;
 
 // Threads side by side along the channels, at most.
 constexpr int kMaxLanes = 1 << kMaxLaneBits;

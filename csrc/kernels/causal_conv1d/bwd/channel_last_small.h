@@ -151,45 +151,47 @@ constexpr int kMaxSmallChannelBytes = 64;
 
 template <class T, int N, bool kPackedFilter>
 __global__ void AITER_LAUNCH_BOUNDS(kSmallLastThreads, (N < 4 ? 2 : 1)) causal_conv1d_bwd_small_channel_last_kernel(BwdParams a) {
-  constexpr int W = kSmallTaps, H = W - 1;
-  AITER_DYNAMIC_SHARED(memory, (small_shared_bytes<N>(kMaxSmallChannelBytes / int(N * sizeof(T)), kMaxCluster, kSmallLastThreads)));
-  const int lanes = 1 << a.lane_bits, rank = int(threadIdx.x) >> a.lane_bits;
-  const uint32_t group = a.item_split.quotient(blockIdx.x), segment = blockIdx.x - group * a.item_split.divisor;
-  const int values = (W + 1) * N << a.lane_bits, warps = int(blockDim.x) >> 5;
-  auto* const edge = reinterpret_cast<ChannelValues<N>*>(memory + 1);
-  float* const parts = reinterpret_cast<float*>(edge + H * blockDim.x);
-  const ClusterReduce cluster = {parts + warps * values, reinterpret_cast<uint64_t*>(memory)};
-  pdl_trigger();
-  if (a.clustered()) {
-    if (segment == 0 && threadIdx.x == 0) cluster.init(int(a.cluster) * values);
-    cluster.arrive_init();
-  }
+  if constexpr (kDeviceCode) {
+    constexpr int W = kSmallTaps, H = W - 1;
+    AITER_DYNAMIC_SHARED(memory, (small_shared_bytes<N>(kMaxSmallChannelBytes / int(N * sizeof(T)), kMaxCluster, kSmallLastThreads)));
+    const int lanes = 1 << a.lane_bits, rank = int(threadIdx.x) >> a.lane_bits;
+    const uint32_t group = a.item_split.quotient(blockIdx.x), segment = blockIdx.x - group * a.item_split.divisor;
+    const int values = (W + 1) * N << a.lane_bits, warps = int(blockDim.x) >> 5;
+    auto* const edge = reinterpret_cast<ChannelValues<N>*>(memory + 1);
+    float* const parts = reinterpret_cast<float*>(edge + H * blockDim.x);
+    const ClusterReduce cluster = {parts + warps * values, reinterpret_cast<uint64_t*>(memory)};
+    pdl_trigger();
+    if (a.clustered()) {
+      if (segment == 0 && threadIdx.x == 0) cluster.init(int(a.cluster) * values);
+      cluster.arrive_init();
+    }
 
-  const uint32_t unit = segment * uint32_t(a.strip) + uint32_t(rank), row = a.row_split.quotient(unit);
-  const int64_t first = int64_t(group) * lanes * N, d = first + (int(threadIdx.x) & (lanes - 1)) * N;
-  const bool live = rank <= a.strip && unit < a.total && d < a.p.dim, own = live && rank < a.strip;
-  SmallChannelsTile<T, N, kPackedFilter> tile(a.p, row, d, int(unit - row * a.row_split.divisor) * kSmallPositions);
-  if (live) tile.load();
-  if (a.p.silu) tile.apply_silu_grad();
-  float sums[(W + 1) * N] = {};
-  if (own) tile.add_to(sums);
-  tile.put_edge(edge + threadIdx.x);
-  scatter_warp_sums<N>(sums, lanes, parts);
-  block_barrier();
-  // The sums first: dx is stored while they are in flight.
-  if (a.clustered()) cluster.wait_init();
-  AITER_ROLLED
-  for (int n = int(threadIdx.x); n < values; n += int(blockDim.x)) {
-    const float sum = add_parts(parts, warps, values, n);
-    if (a.clustered()) cluster.post(int(segment) * values + n, sum);
-    else store_value<N>(a, segment, first, n, sum);
+    const uint32_t unit = segment * uint32_t(a.strip) + uint32_t(rank), row = a.row_split.quotient(unit);
+    const int64_t first = int64_t(group) * lanes * N, d = first + (int(threadIdx.x) & (lanes - 1)) * N;
+    const bool live = rank <= a.strip && unit < a.total && d < a.p.dim, own = live && rank < a.strip;
+    SmallChannelsTile<T, N, kPackedFilter> tile(a.p, row, d, int(unit - row * a.row_split.divisor) * kSmallPositions);
+    if (live) tile.load();
+    if (a.p.silu) tile.apply_silu_grad();
+    float sums[(W + 1) * N] = {};
+    if (own) tile.add_to(sums);
+    tile.put_edge(edge + threadIdx.x);
+    scatter_warp_sums<N>(sums, lanes, parts);
+    block_barrier();
+    // The sums first: dx is stored while they are in flight.
+    if (a.clustered()) cluster.wait_init();
+    AITER_ROLLED
+    for (int n = int(threadIdx.x); n < values; n += int(blockDim.x)) {
+      const float sum = add_parts(parts, warps, values, n);
+      if (a.clustered()) cluster.post(int(segment) * values + n, sum);
+      else store_value<N>(a, segment, first, n, sum);
+    }
+    if (own) tile.get_edge(edge + threadIdx.x + lanes), tile.store();
+    if (!a.clustered() || segment != 0) return;
+    cluster.wait_all();
+    AITER_ROLLED
+    for (int n = int(threadIdx.x); n < values; n += int(blockDim.x))
+      store_value<N>(a, 0, first, n, add_parts(cluster.inbox, int(a.cluster), values, n));
   }
-  if (own) tile.get_edge(edge + threadIdx.x + lanes), tile.store();
-  if (!a.clustered() || segment != 0) return;
-  cluster.wait_all();
-  AITER_ROLLED
-  for (int n = int(threadIdx.x); n < values; n += int(blockDim.x))
-    store_value<N>(a, 0, first, n, add_parts(cluster.inbox, int(a.cluster), values, n));
 }
 
 }  // namespace aiter::conv1d::bwd

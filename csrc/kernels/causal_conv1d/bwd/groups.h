@@ -15,24 +15,26 @@ constexpr int kMaxTapBits = 5;
 // from is the gradients of channels, `channels` in a group; blocks: of all groups.
 __global__ void __launch_bounds__(kGroupThreads)
 causal_conv1d_bwd_sum_groups_kernel(const float* from, Array2 dweight, int64_t channels, int64_t width, int64_t blocks, int lane_bits) {
-  __shared__ float shared[kGroupThreads];
-  static_assert(sizeof shared <= kMaxSharedBytes);
-  const int self = int(threadIdx.x), lanes = 1 << lane_bits;
-  for (int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
-    const DivMod at = divmod(block, ((width - 1) >> lane_bits) + 1);
-    const int64_t group = at.quotient, tap = (at.remainder << lane_bits) + (self & (lanes - 1));
-    float sum = 0.0f;
-    AITER_ROLLED
-    for (int64_t c = self >> lane_bits; c < channels && tap < width; c += kGroupThreads >> lane_bits)
-      sum += from[(group * channels + c) * width + tap];
-    AITER_ROLLED
-    for (int half = kGroupThreads / 2; half >= lanes; half /= 2) {
-      shared[self] = sum;
-      block_barrier();
-      if (self < half) sum += shared[self + half];
-      block_barrier();
+  if constexpr (kDeviceCode) {
+    __shared__ float shared[kGroupThreads];
+    static_assert(sizeof shared <= kMaxSharedBytes);
+    const int self = int(threadIdx.x), lanes = 1 << lane_bits;
+    for (int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
+      const DivMod at = divmod(block, ((width - 1) >> lane_bits) + 1);
+      const int64_t group = at.quotient, tap = (at.remainder << lane_bits) + (self & (lanes - 1));
+      float sum = 0.0f;
+      AITER_ROLLED
+      for (int64_t c = self >> lane_bits; c < channels && tap < width; c += kGroupThreads >> lane_bits)
+        sum += from[(group * channels + c) * width + tap];
+      AITER_ROLLED
+      for (int half = kGroupThreads / 2; half >= lanes; half /= 2) {
+        shared[self] = sum;
+        block_barrier();
+        if (self < half) sum += shared[self + half];
+        block_barrier();
+      }
+      if (self < lanes && tap < width) dweight.set(group, tap, sum);
     }
-    if (self < lanes && tap < width) dweight.set(group, tap, sum);
   }
 }
 

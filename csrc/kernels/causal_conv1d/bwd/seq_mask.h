@@ -158,14 +158,16 @@ constexpr int kMaskThreads = 256;
 // A row has `pitch` vectors, the first of them `before` vectors before the row.
 template <class MaskV> __global__ void __launch_bounds__(kMaskThreads)
 causal_conv1d_bwd_mask_kernel(Backward p, int64_t pitch, int before, uint32_t* out) {
-  pdl_trigger();
-  const int64_t total = p.batch * pitch, step = int64_t(gridDim.x) * kMaskThreads;
-  for (int64_t n = int64_t(blockIdx.x) * kMaskThreads + threadIdx.x; n < total; n += step) {
-    const DivMod at = divmod(n, pitch);
-    const int t = (int(at.remainder) - before) * MaskV::R, length = int(p.seqlen);
-    MaskV m = p.seq.data ? MaskV::find(p, at.quotient, t) : MaskV::unmasked(int(p.width), t, length);
-    m.mark(int(p.width), t, length);
-    store_vec(out + n * MaskV::kWords, m.bits);
+  if constexpr (kDeviceCode) {
+    pdl_trigger();
+    const int64_t total = p.batch * pitch, step = int64_t(gridDim.x) * kMaskThreads;
+    for (int64_t n = int64_t(blockIdx.x) * kMaskThreads + threadIdx.x; n < total; n += step) {
+      const DivMod at = divmod(n, pitch);
+      const int t = (int(at.remainder) - before) * MaskV::R, length = int(p.seqlen);
+      MaskV m = p.seq.data ? MaskV::find(p, at.quotient, t) : MaskV::unmasked(int(p.width), t, length);
+      m.mark(int(p.width), t, length);
+      store_vec(out + n * MaskV::kWords, m.bits);
+    }
   }
 }
 

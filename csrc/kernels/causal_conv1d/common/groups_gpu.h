@@ -23,14 +23,16 @@ struct SharedFilters {
 
 // T is the type of a word. It makes the kernel a template, which several units may define.
 template <class T> __global__ void __launch_bounds__(kGroupThreads) causal_conv1d_expand_weight_kernel(SharedFilters a) {
-  const uint32_t group = blockIdx.x >> a.part_bits;
-  const uint32_t thread = (blockIdx.x << kGroupBits | threadIdx.x) & ((kGroupThreads << a.part_bits) - 1);  // of the group
-  const int64_t step = int64_t(kGroupThreads) << a.part_bits >> a.lane_bits;
-  AITER_ROLLED
-  for (int64_t k = thread & ((1 << a.lane_bits) - 1); k < a.width; k += int64_t(1) << a.lane_bits) {
-    const T v = a.from[group * a.first + (k >> a.half_bits) * a.last + (k & a.half_bits)];
+  if constexpr (kDeviceCode) {
+    const uint32_t group = blockIdx.x >> a.part_bits;
+    const uint32_t thread = (blockIdx.x << kGroupBits | threadIdx.x) & ((kGroupThreads << a.part_bits) - 1);  // of the group
+    const int64_t step = int64_t(kGroupThreads) << a.part_bits >> a.lane_bits;
     AITER_ROLLED
-    for (int64_t c = thread >> a.lane_bits; c < a.channels; c += step) a.to[(group * a.channels + c) * a.width + k] = v;
+    for (int64_t k = thread & ((1 << a.lane_bits) - 1); k < a.width; k += int64_t(1) << a.lane_bits) {
+      const T v = a.from[group * a.first + (k >> a.half_bits) * a.last + (k & a.half_bits)];
+      AITER_ROLLED
+      for (int64_t c = thread >> a.lane_bits; c < a.channels; c += step) a.to[(group * a.channels + c) * a.width + k] = v;
+    }
   }
 }
 

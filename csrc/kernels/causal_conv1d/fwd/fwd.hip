@@ -23,9 +23,11 @@ namespace aiter::conv1d::fwd {
 
 // Copies the final states of rows without positions: a thread a row.
 template <class T> __global__ void __launch_bounds__(kThreads) causal_conv1d_fwd_states_kernel(Forward p) {
-  for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < p.batch * p.dim; i += int64_t(gridDim.x) * kThreads) {
-    const DivMod row = divmod(i, p.dim);
-    final_states<T>(p, row.quotient, row.remainder);
+  if constexpr (kDeviceCode) {
+    for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < p.batch * p.dim; i += int64_t(gridDim.x) * kThreads) {
+      const DivMod row = divmod(i, p.dim);
+      final_states<T>(p, row.quotient, row.remainder);
+    }
   }
 }
 

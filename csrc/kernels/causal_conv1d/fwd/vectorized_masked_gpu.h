@@ -29,14 +29,16 @@ template <class T> bool mask_kernel_pays(const Forward& p) {
 template <int W, int N>
 __global__ void __launch_bounds__(kMaskThreads)
 causal_conv1d_fwd_mask_words_kernel(MaskSource source, FastDiv units, uint32_t total, int64_t seqlen, int width, SeqMask<W, N>* masks) {
-  pdl_trigger();
-  const uint32_t i = blockIdx.x * kMaskThreads + threadIdx.x, b = units.quotient(i);
-  if (i >= total) return;
-  const int64_t first = min64(int64_t(i - b * units.divisor) * N, seqlen - N);
-  auto mask = SeqMask<W, N>::none();
-  source.find_mask(b, first, 0, N, {int(max64(-first, -32)), N}, 0, &mask);
-  mask.show_missing_taps(width);
-  masks[i] = mask;
+  if constexpr (kDeviceCode) {
+    pdl_trigger();
+    const uint32_t i = blockIdx.x * kMaskThreads + threadIdx.x, b = units.quotient(i);
+    if (i >= total) return;
+    const int64_t first = min64(int64_t(i - b * units.divisor) * N, seqlen - N);
+    auto mask = SeqMask<W, N>::none();
+    source.find_mask(b, first, 0, N, {int(max64(-first, -32)), N}, 0, &mask);
+    mask.show_missing_taps(width);
+    masks[i] = mask;
+  }
 }
 
 // plan_seq_idx reports whether threads can load a problem's sequence numbers four at a time, and fills seq_idx in.

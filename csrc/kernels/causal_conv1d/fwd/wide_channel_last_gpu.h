@@ -191,11 +191,12 @@ Attempt try_launch_wide_channel_last(const WideParams<Rows>& a, const Topology& 
     return t.dim == 1 && is_aligned(t.data, 16) && t.batch * kSize % 16 == 0 && t.last * kSize % 16 == 0;
   };
   if (a.p.dim % kVecElems<T> != 0 || a.launch.passes > 1 || !vectors(a.p.x) || !vectors(a.p.out)) return {};
-  if constexpr (kHopper && sizeof(T) == 2 && Rows::kMayBeDense)
-    if (Attempt made = try_launch_wide_transposed<T>(a, gpu, stream)) return made;
-  if constexpr (kTensorCores)
+  if constexpr (sizeof(T) == 2 && Rows::kMayBeDense)
+    if AITER_TARGET_CONSTEXPR (kHopper)
+      if (Attempt made = try_launch_wide_transposed<T>(a, gpu, stream)) return made;
+  if AITER_TARGET_CONSTEXPR (kTensorCores)
     if (Attempt made = try_launch_wide_staged<T>(a, gpu, stream)) return made;
-  if constexpr (kHopper) return {};
+  if AITER_TARGET_CONSTEXPR (kHopper) return {};
   else return try_launch_wide_blocks<T>(a, gpu, stream);
 }
 

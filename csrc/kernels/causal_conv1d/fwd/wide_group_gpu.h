@@ -160,11 +160,12 @@ template <class T, class Rows, int kRows> Attempt launch_wide_group(WideParams<R
 
 // try_launch_wide_group launches dense rows. In float16 sums of two elements need a scale, whose products make ptxas wait for each wgmma.
 template <class T, class Rows> Attempt try_launch_wide_group(const WideParams<Rows>& a, const Topology& gpu, const OpStream& stream) {
-  if constexpr (kWarpgroups && sizeof(T) == 2 && Rows::kMayBeDense) {
-    if (a.launch.split && !kIsBf16<T>) return {};
-    if (a.p.seqlen > GroupShape<2>::kPositions) return launch_wide_group<T, Rows, 1>(a, gpu, stream);
-    return launch_wide_group<T, Rows, 2>(a, gpu, stream);
-  }
+  if constexpr (sizeof(T) == 2 && Rows::kMayBeDense)
+    if AITER_TARGET_CONSTEXPR (kWarpgroups) {
+      if (a.launch.split && !kIsBf16<T>) return {};
+      if (a.p.seqlen > GroupShape<2>::kPositions) return launch_wide_group<T, Rows, 1>(a, gpu, stream);
+      return launch_wide_group<T, Rows, 2>(a, gpu, stream);
+    }
   return {};
 }
 

@@ -158,43 +158,45 @@ template <int S, int C> constexpr int kDecodeBlocks = AITER_HIP ? 4 : C > 1 ? 10
 
 template <class T, class TW, int S, int C, bool kValuesAdjacent>
 __global__ void __launch_bounds__(kDecodeThreads, (kDecodeBlocks<S, C>)) causal_conv1d_decode_kernel(DecodeParams a) {
-  const uint32_t row = a.chunks.quotient(blockIdx.x);
-  const int place = int((blockIdx.x - row * a.chunks.divisor) * kDecodeThreads + threadIdx.x) * C;
-  const int d = place < a.dim ? place : 0;
-  int64_t b = row, slot = b;
-  bool live = true, shared = false;
-  Window<T, S, C, kValuesAdjacent> in;
-  const FilterSource filter = {a.weight, a.bias, a.dim, S + 1, false, false};
-  DecodeFilter<T, TW, S + 1, C> taps;
-  SlotUsers<DecodeParams> others(a);
-  int32_t processed = positions_processed(a, b);
-  if (a.indices.data) {
-    slot = a.indices[b];
-    live = slot != a.pad && slot >= 0 && slot < a.slots;
-  }
-  in.load_x(a, b, d);
-  if (live) in.load_state(a, slot, d);
-  taps.fetch(filter, d);
-  if (a.indices.data) shared = others.share_slot(a, b, slot);
-  if (place >= a.dim) return;
-  if (!live) {
-    T* out = static_cast<T*>(a.out) + b * a.out_batch;
-    if constexpr (C > 1) store_words<4>(out + d, Words<4>{});
-    else out[d * a.out_dim] = round_to<T>(0.0f);
-    return;
-  }
-  if (shared && next_with_slot(a, slot, int64_t(0), b) < b) return;  // the first sequence of those that share a slot computes them all
-  taps.settle(filter);
-  AITER_ROLLED
-  for (;;) {
-    advance(a, b, d, processed, taps, &in);
-    if (!shared) break;
-    b = next_with_slot(a, slot, b + 1, int64_t(a.batch));
-    if (b == a.batch) break;
+  if constexpr (kDeviceCode) {
+    const uint32_t row = a.chunks.quotient(blockIdx.x);
+    const int place = int((blockIdx.x - row * a.chunks.divisor) * kDecodeThreads + threadIdx.x) * C;
+    const int d = place < a.dim ? place : 0;
+    int64_t b = row, slot = b;
+    bool live = true, shared = false;
+    Window<T, S, C, kValuesAdjacent> in;
+    const FilterSource filter = {a.weight, a.bias, a.dim, S + 1, false, false};
+    DecodeFilter<T, TW, S + 1, C> taps;
+    SlotUsers<DecodeParams> others(a);
+    int32_t processed = positions_processed(a, b);
+    if (a.indices.data) {
+      slot = a.indices[b];
+      live = slot != a.pad && slot >= 0 && slot < a.slots;
+    }
     in.load_x(a, b, d);
-    processed = positions_processed(a, b);
+    if (live) in.load_state(a, slot, d);
+    taps.fetch(filter, d);
+    if (a.indices.data) shared = others.share_slot(a, b, slot);
+    if (place >= a.dim) return;
+    if (!live) {
+      T* out = static_cast<T*>(a.out) + b * a.out_batch;
+      if constexpr (C > 1) store_words<4>(out + d, Words<4>{});
+      else out[d * a.out_dim] = round_to<T>(0.0f);
+      return;
+    }
+    if (shared && next_with_slot(a, slot, int64_t(0), b) < b) return;  // the first sequence of those that share a slot computes them all
+    taps.settle(filter);
+    AITER_ROLLED
+    for (;;) {
+      advance(a, b, d, processed, taps, &in);
+      if (!shared) break;
+      b = next_with_slot(a, slot, b + 1, int64_t(a.batch));
+      if (b == a.batch) break;
+      in.load_x(a, b, d);
+      processed = positions_processed(a, b);
+    }
+    in.store_state(a, slot, d);
   }
-  in.store_state(a, slot, d);
 }
 
 }  // namespace aiter::conv1d::update

@@ -30,11 +30,13 @@ template <int W> constexpr int kUpdateBlocks = W == 0 ? 6 : 5;
 
 template <class T, int W> __global__ void AITER_LAUNCH_BOUNDS(256, kUpdateBlocks<W>)
 causal_conv1d_update_kernel(KernelParam<Stateful> p, FastDiv groups, int64_t batch0, uint32_t group0) {
-  const uint32_t i = group0 + blockIdx.x, row = groups.quotient(i);
-  const int64_t b = batch0 + row, d = int64_t(i - row * groups.divisor) * blockDim.x + threadIdx.x;
-  const Sequence s = p.sequence(b);
-  if (s.live) run_head<T, W>(p, b, d, s.len);
-  else if (d < p.dim) clear<T>(p, s, d);
+  if constexpr (kDeviceCode) {
+    const uint32_t i = group0 + blockIdx.x, row = groups.quotient(i);
+    const int64_t b = batch0 + row, d = int64_t(i - row * groups.divisor) * blockDim.x + threadIdx.x;
+    const Sequence s = p.sequence(b);
+    if (s.live) run_head<T, W>(p, b, d, s.len);
+    else if (d < p.dim) clear<T>(p, s, d);
+  }
 }
 
 // is_decoding reports whether the decoding kernel takes p.

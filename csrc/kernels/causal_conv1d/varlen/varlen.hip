@@ -22,10 +22,12 @@ namespace aiter::conv1d::varlen {
 template <class T>
 __global__ void AITER_LAUNCH_BOUNDS(kThreads, 10) causal_conv1d_varlen_heads_kernel(KernelParam<Stateful> p, int64_t first,
     int64_t groups) {
-  const DivMod at = divmod(first + blockIdx.x, groups);
-  if (!p.sequence(at.quotient).live) return;
-  const int64_t d = at.remainder * blockDim.x + threadIdx.x;
-  run_head<T, 4>(p, at.quotient, d, p.width - 1, p.width > 8);
+  if constexpr (kDeviceCode) {
+    const DivMod at = divmod(first + blockIdx.x, groups);
+    if (!p.sequence(at.quotient).live) return;
+    const int64_t d = at.remainder * blockDim.x + threadIdx.x;
+    run_head<T, 4>(p, at.quotient, d, p.width - 1, p.width > 8);
+  }
 }
 
 template <class T> Status launch_heads(const Stateful& p, const OpStream& stream) {

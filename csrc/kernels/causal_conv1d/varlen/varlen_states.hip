@@ -17,11 +17,13 @@ constexpr int kThreads = 256;        // of a block
 
 template <class U>
 __global__ void __launch_bounds__(kThreads) causal_conv1d_varlen_states_kernel(TailStates p, int64_t runs) {
-  const int64_t total = p.batch * p.dim * runs, step = int64_t(gridDim.x) * blockDim.x;
-  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < total; i += step) {
-    const DivMod inner = divmod(i, p.dim), outer = divmod(inner.quotient, runs);
-    const int64_t first = outer.remainder * kValuesPerThread;
-    for (int64_t j = first; j < first + kValuesPerThread && j < p.length; j++) p.copy<U>(outer.quotient, inner.remainder, j);
+  if constexpr (kDeviceCode) {
+    const int64_t total = p.batch * p.dim * runs, step = int64_t(gridDim.x) * blockDim.x;
+    for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < total; i += step) {
+      const DivMod inner = divmod(i, p.dim), outer = divmod(inner.quotient, runs);
+      const int64_t first = outer.remainder * kValuesPerThread;
+      for (int64_t j = first; j < first + kValuesPerThread && j < p.length; j++) p.copy<U>(outer.quotient, inner.remainder, j);
+    }
   }
 }
 

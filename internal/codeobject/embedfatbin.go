@@ -1,0 +1,178 @@
+package codeobject
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// FatbinFormat names the layout of the output of [EmbedFatbin]. It must change with the layout.
+const FatbinFormat = "fatbin 1"
+
+// csrc/include/aiter/cuda_host.h declares the structs that EmbedFatbin writes: DeviceCode, then Kernel for each kernel.
+const (
+	deviceCodePrefix = "aiter_device_code_" // the symbol of DeviceCode has the unit's ID behind it
+	deviceCodeSize   = 24                   // two pointers, the number of kernels, the compute capability times 10
+	kernelSize       = 16                   // two pointers: the kernel's function in host code, its name
+)
+
+// EmbedFatbin is [Embed] for the output of a CUDA device pass, a fatbin with the code of one target. The object file has a
+// section .nv_fatbin, and a table of the kernels, whose functions are in the host object. A kernel that host code never
+// launches has no function, and stays out of the table.
+func EmbedFatbin(host, fatbin []byte) ([]byte, error) {
+	f, err := elf.NewFile(bytes.NewReader(host))
+	if err != nil {
+		return nil, &FormatError{"host object", err.Error()}
+	}
+	defer f.Close()
+	w := fatbinObject{machine: f.Machine, osabi: f.OSABI, data: fatbin}
+	functions, err := w.readHost(f)
+	if err != nil {
+		return nil, err
+	}
+	code, err := Fatbin(fatbin)
+	if err != nil {
+		return nil, err
+	}
+	if w.capability, err = computeCapability(code.Target); err != nil {
+		return nil, err
+	}
+	kernels, err := code.Kernels()
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range kernels {
+		if strings.Contains(k.Symbol, "_INTERNAL_") || strings.Contains(k.Symbol, "_GLOBAL__N_") {
+			return nil, &FormatError{"device code",
+				"host code cannot refer to the kernel " + k.Name + "; take it out of the anonymous namespace, and remove `static`"}
+		}
+		if functions[k.Symbol] {
+			w.kernels = append(w.kernels, k.Symbol)
+		}
+	}
+	return w.bytes()
+}
+
+// readHost finds the symbol of the device code, and returns the functions that other objects can name.
+func (w *fatbinObject) readHost(host *elf.File) (functions map[string]bool, err error) {
+	symbols, err := host.Symbols()
+	if err != nil {
+		return nil, &FormatError{"host object", err.Error()}
+	}
+	functions = map[string]bool{}
+	for _, s := range symbols {
+		switch {
+		case s.Section == elf.SHN_UNDEF && strings.HasPrefix(s.Name, deviceCodePrefix):
+			w.symbol = s.Name
+		case s.Section != elf.SHN_UNDEF && elf.ST_BIND(s.Info) != elf.STB_LOCAL:
+			functions[s.Name] = true
+		}
+	}
+	if w.symbol == "" {
+		return nil, &FormatError{"host object", "it does not refer to its device code; does the source include aiter/platform.h?"}
+	}
+	return functions, nil
+}
+
+// computeCapability returns 900 for "sm_90a".
+func computeCapability(name string) (int, error) {
+	sm, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(name, "sm_"), "a"))
+	if err != nil {
+		return 0, &FormatError{"target", fmt.Sprintf("it is %q, expected such as \"sm_90a\"", name)}
+	}
+	return 10 * sm, nil
+}
+
+// fatbinObject is an ELF object with a fatbin and a table of kernels, whose functions other objects define.
+type fatbinObject struct {
+	machine    elf.Machine
+	osabi      elf.OSABI
+	symbol     string // of the table
+	capability int
+	data       []byte
+	kernels    []string
+}
+
+// pointerRelocation returns the relocation of a pointer.
+func pointerRelocation(m elf.Machine) (uint32, error) {
+	switch m {
+	case elf.EM_X86_64:
+		return uint32(elf.R_X86_64_64), nil
+	case elf.EM_AARCH64:
+		return uint32(elf.R_AARCH64_ABS64), nil
+	}
+	return 0, &FormatError{"host object", fmt.Sprintf("it is for %s, expected %s or %s", m, elf.EM_X86_64, elf.EM_AARCH64)}
+}
+
+// Sections and symbols of a fatbinObject.
+const (
+	fatbinIndex = iota + 1
+	tableIndex
+	relocationsIndex
+	stackIndex
+	symbolsIndex
+	stringsIndex
+
+	fatbinBase  = 1 // local symbols: the starts of the two sections
+	tableBase   = 2
+	tableSymbol = 3
+	firstKernel = 4
+)
+
+func (w fatbinObject) bytes() ([]byte, error) {
+	kind, err := pointerRelocation(w.machine)
+	if err != nil {
+		return nil, err
+	}
+	table, relocations := w.table(kind)
+	symbols, strtab := w.symbols()
+	names, at := sectionNames(fatbinSection, ".data.rel.ro", ".rela.data.rel.ro", ".note.GNU-stack", ".symtab", ".strtab", ".shstrtab")
+	data := uint32(elf.SHT_PROGBITS)
+	b := image{}
+	b.section(elf.Section64{})
+	b.put(w.data, elf.Section64{Name: at[0], Type: data, Flags: uint64(elf.SHF_ALLOC), Addralign: 8})
+	b.put(table, elf.Section64{Name: at[1], Type: data, Flags: uint64(elf.SHF_ALLOC | elf.SHF_WRITE), Addralign: 8})
+	b.put(encode(relocations), elf.Section64{Name: at[2], Type: uint32(elf.SHT_RELA), Flags: uint64(elf.SHF_INFO_LINK), Link: symbolsIndex,
+		Info: tableIndex, Addralign: 8, Entsize: 24})
+	b.put(nil, elf.Section64{Name: at[3], Type: data, Addralign: 1}) // keeps the stack non-executable
+	b.put(encode(symbols), elf.Section64{Name: at[4], Type: uint32(elf.SHT_SYMTAB), Link: stringsIndex, Info: tableSymbol, Addralign: 8,
+		Entsize: symbolSize})
+	b.put([]byte(strtab), elf.Section64{Name: at[5], Type: uint32(elf.SHT_STRTAB), Addralign: 1})
+	b.put([]byte(names), elf.Section64{Name: at[6], Type: uint32(elf.SHT_STRTAB), Addralign: 1})
+	return b.finish(relocatable{machine: w.machine, osabi: w.osabi}), nil
+}
+
+// table returns the table of kernels: DeviceCode, the kernels, their names.
+func (w fatbinObject) table(kind uint32) (table []byte, relocations []elf.Rela64) {
+	point := func(at, symbol, to int) {
+		relocations = append(relocations, elf.Rela64{Off: uint64(at), Info: elf.R_INFO(uint32(symbol), kind), Addend: int64(to)})
+	}
+	table = make([]byte, deviceCodeSize+kernelSize*len(w.kernels))
+	binary.LittleEndian.PutUint32(table[16:], uint32(len(w.kernels)))
+	binary.LittleEndian.PutUint32(table[20:], uint32(w.capability))
+	point(0, fatbinBase, 0)
+	point(8, tableBase, deviceCodeSize)
+	for i, name := range w.kernels {
+		at := deviceCodeSize + kernelSize*i
+		point(at, firstKernel+i, 0)
+		point(at+8, tableBase, len(table))
+		table = append(append(table, name...), 0)
+	}
+	return table, relocations
+}
+
+func (w fatbinObject) symbols() ([]elf.Sym64, string) {
+	section := elf.ST_INFO(elf.STB_LOCAL, elf.STT_SECTION)
+	list := []elf.Sym64{{}, {Info: section, Shndx: fatbinIndex}, {Info: section, Shndx: tableIndex}, {
+		Name: 1, Info: elf.ST_INFO(elf.STB_GLOBAL, elf.STT_OBJECT), Other: uint8(elf.STV_HIDDEN), Shndx: tableIndex, Size: deviceCodeSize,
+	}}
+	strtab := "\x00" + w.symbol + "\x00"
+	for _, name := range w.kernels {
+		list = append(list, elf.Sym64{Name: uint32(len(strtab)), Info: elf.ST_INFO(elf.STB_GLOBAL, elf.STT_FUNC), Other: uint8(elf.STV_HIDDEN)})
+		strtab += name + "\x00"
+	}
+	return list, strtab
+}

@@ -1,0 +1,86 @@
+//go:build linux
+
+package codeobject_test
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/aiter-go/aiter/internal/codeobject"
+	"github.com/aiter-go/aiter/internal/testenv"
+)
+
+const hostUnit = `extern "C" __attribute__((visibility("hidden"))) const int aiter_device_code_1;
+extern "C" void one(float*) {}
+extern "C" const int* code() { return &aiter_device_code_1; }
+`
+
+// compileFile compiles a source and returns the output.
+func compileFile(t *testing.T, source string, argv ...string) []byte {
+	t.Helper()
+	dir := t.TempDir()
+	in, out := filepath.Join(dir, "k.cu"), filepath.Join(dir, "k.out")
+	if err := os.WriteFile(in, []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(argv[0], append(argv[1:], in, "-o", out)...)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%q: %v\n%s", cmd.Args, err, text)
+	}
+	data, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestEmbedFatbin(t *testing.T) {
+	nvcc := testenv.Tool(t, "nvcc")
+	host := compileFile(t, hostUnit, "c++", "-x", "c++", "-fPIC", "-c")
+	fatbin := func(source string) []byte {
+		return compileFile(t, source, nvcc, "-fatbin", "--no-compress", "-gencode=arch=compute_90a,code=sm_90a")
+	}
+	const kernels = "extern \"C\" __global__ void one(float* p) { *p = 1; }\n__global__ void two(float* p) { *p = 2; }\n"
+	const anonymous = "namespace { __global__ void k(float* p) { *p = 1; } }\nvoid* f() { return (void*)k; }\n"
+	code := fatbin(kernels)
+	object, err := codeobject.EmbedFatbin(host, code)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := elf.NewFile(bytes.NewReader(object))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := f.Section(".nv_fatbin").Data(); err != nil || !bytes.Equal(got, code) {
+		t.Errorf("the section has %d bytes, error %v; want the fatbin of %d bytes", len(got), err, len(code))
+	}
+	table, err := f.Section(".data.rel.ro").Data()
+	if err != nil || binary.LittleEndian.Uint32(table[16:]) != 1 || binary.LittleEndian.Uint32(table[20:]) != 900 ||
+		string(table[40:]) != "one\x00" {
+		t.Errorf("the table is %q, error %v; want 1 kernel for 900, one", table, err)
+	}
+	symbols, err := f.Symbols()
+	if err != nil || len(symbols) != 4 || symbols[2].Name != "aiter_device_code_1" || symbols[3].Name != "one" ||
+		symbols[3].Section != elf.SHN_UNDEF {
+		t.Errorf("symbols are %v, error %v", symbols, err)
+	}
+
+	for want, pair := range map[string][2][]byte{
+		"anonymous namespace":               {host, fatbin(anonymous)},
+		"does not refer to its device":      {compileFile(t, "int a;\n", "c++", "-x", "c++", "-c"), code},
+		"host object":                       {host[:100], code},
+		"ends after the end":                {host, code[:len(code)-8]},
+		"the code of 0 targets":             {host, nil},
+		"the code of 2 targets, expected 1": {host, append(bytes.Clone(code), code...)},
+	} {
+		if _, err := codeobject.EmbedFatbin(pair[0], pair[1]); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error is %v, want %q", err, want)
+		}
+	}
+}
