@@ -34,6 +34,7 @@ var layers = map[string][]string{
 	"internal/shell":      {},
 	"internal/cache":      {"internal/shell", "internal/sys"},
 	"internal/spelling":   {},
+	"internal/tuning":     {"internal/cache"},
 	"internal/opconfig":   {"internal/spelling", "jit/target", "jit/schema"},
 	"internal/process":    {"internal/sys"},
 	"internal/slots":      {},
@@ -41,7 +42,8 @@ var layers = map[string][]string{
 	"internal/toolchain":  {"jit/target", "internal/filehash", "internal/process", "internal/sys"},
 	"internal/codeobject": {},
 	"jit": {"internal/cache", "internal/codeobject", "internal/depfile", "internal/deps", "internal/filehash", "internal/opconfig",
-		"internal/process", "internal/shell", "internal/slots", "internal/sys", "jit/schema", "jit/target", "internal/toolchain"},
+		"internal/process", "internal/shell", "internal/slots", "internal/sys", "jit/schema", "jit/target", "internal/toolchain",
+		"internal/tuning"},
 	"internal/watch":    {"jit", "internal/filehash", "internal/opconfig", "internal/sys"},
 	"trace":             {},
 	"device":            {"internal/dl", "jit/target", "tensor", "trace"},
@@ -51,7 +53,7 @@ var layers = map[string][]string{
 		"internal/toolchain", "jit/target"},
 	"internal/term": {},
 	"registry": {"device", "internal/ffi", "jit", "internal/cache", "internal/opconfig", "internal/settings",
-		"jit/schema", "jit/target", "internal/watch", "internal/verify", "internal/hostcall", "tensor", "trace"},
+		"jit/schema", "jit/target", "internal/watch", "internal/verify", "internal/hostcall", "internal/tuning", "tensor", "trace"},
 	"causalconv1d":     {"registry", "tensor"},
 	"metrics":          {"jit", "internal/cache"},
 	"otelaiter":        {"jit", "registry"},
@@ -64,7 +66,7 @@ var layers = map[string][]string{
 	"aitercmd": {"device", "jit", "internal/cache", "internal/codeobject", "internal/opconfig", "internal/shell", "internal/slots",
 		"internal/sys", "jit/schema", "jit/target", "internal/toolchain", "internal/watch", "op_tests", "internal/perf", "internal/profile",
 		"internal/report", "internal/settings", "internal/spelling", "internal/term", "registry", "tensor", "tensor/npy",
-		"tensor/safetensors", "trace"},
+		"tensor/safetensors", "trace", "internal/tuning"},
 }
 
 // owners lists the external modules that only one package may import.

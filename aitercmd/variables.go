@@ -33,6 +33,7 @@ func variables() []variable {
 		{"AITER_REBUILD", "compile everything again", "off", ""},
 		{"AITER_NO_COMPILE", "never run a compiler: use prebuilt code", "off", ""},
 		{"AITER_VERIFY", "the command run compares each call with the CPU build", "off", ""},
+		{"AITER_TUNE", "the launch parameters that tune found; the command tune ignores it", "off", ""},
 		{"AITER_RELOAD", "hot reload in services; commands ignore it (see watch)", "off", ""},
 		{"AITER_NUM_THREADS", "threads of the CPU kernels, 1 to 1024", "the processors of the process", ""},
 		{"AITER_CPU_ISA", "instruction set of the CPU kernels: scalar, avx2, avx512, avx512_bf16 or neon", "the widest of the machine", ""},

@@ -27,6 +27,7 @@ const cudaNameBytes = 256
 type cuda struct {
 	init, deviceCount, deviceGet, deviceName      routine
 	deviceMemory, attribute                       routine
+	driverVersion                                 routine // optional
 	retain, releaseCtx, setCurrent                routine
 	memcpyPeer, memcpyAsync, errorName, errorText routine
 
@@ -80,6 +81,7 @@ func newCUDA(lib *dl.Library) (*gpu, error) {
 		{&g.fns.destroyGraph, "cuGraphDestroy", nil},
 		{&g.fns.destroyExec, "cuGraphExecDestroy", nil},
 	})
+	bindOptional(lib, []binding{{&c.driverVersion, "cuDriverGetVersion", nil}})
 	bindOptional(lib, []binding{
 		{&g.pools.create, "cuMemPoolCreate", nil},
 		{&g.pools.destroy, "cuMemPoolDestroy", nil},
@@ -165,7 +167,16 @@ func (c *cuda) info(dev int) (Info, error) {
 		return Info{}, fmt.Errorf("architecture of cuda:%d: %w", dev, err)
 	}
 	return Info{Name: cString(name), Target: t, Memory: int64(memory), Device: tensor.Device{Type: tensor.CUDA, ID: int32(dev)},
-		Units: int(units), ClockMHz: int(kHz / 1000)}, nil
+		Units: int(units), ClockMHz: int(kHz / 1000), Driver: c.driver()}, nil
+}
+
+// driver returns the version of CUDA that the driver supports, and that of its kernel module.
+func (c *cuda) driver() string {
+	version := callVersion(c, c.driverVersion)
+	if version <= 0 {
+		return ""
+	}
+	return withModule(fmt.Sprintf("%d.%d", version/1000, version%1000/10), "nvidia")
 }
 
 func (c *cuda) enter(dev int) error {

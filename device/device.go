@@ -20,6 +20,8 @@ type Info struct {
 	// Units is the number of multiprocessors that the vendor's library reports: on AMD GPUs up to gfx9 the compute units,
 	// from gfx10 on pairs of them. ClockMHz is their boost clock. Both are 0 for the host.
 	Units, ClockMHz int
+
+	Driver string // the version of the vendor's driver, "12.8" for NVIDIA; "" if it is unknown, and for the host
 }
 
 // Stream is a queue of work on one device. The zero handle is the device's

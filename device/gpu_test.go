@@ -20,7 +20,7 @@ func TestInfoHIP(t *testing.T) {
 		must(t, err)
 		want, err := target.Parse("gfx90a:sramecc+:xnack-")
 		must(t, err)
-		if info != (device.Info{Name: "Fake Instinct 1", Target: want, Memory: 2 << 32, Device: tensor.Device{Type: drv.Type(), ID: 1},
+		if info.Driver = checkDriver(t, info.Driver, "60443483"); info != (device.Info{Name: "Fake Instinct 1", Target: want, Memory: 2 << 32, Device: tensor.Device{Type: drv.Type(), ID: 1},
 			Units: 105, ClockMHz: 1700}) {
 			t.Errorf("%s: %+v", name, info)
 		}
@@ -28,6 +28,15 @@ func TestInfoHIP(t *testing.T) {
 			t.Errorf("%s: %s, %s", name, drv.Vendor(), drv.Type())
 		}
 	}
+}
+
+// checkDriver checks the version of a driver, which this machine's kernel module may follow, and returns "".
+func checkDriver(t *testing.T, got, want string) string {
+	t.Helper()
+	if version, _, _ := strings.Cut(got, " ("); version != want {
+		t.Errorf("driver %q, want %q", got, want)
+	}
+	return ""
 }
 
 func TestInfoUnknownArchitecture(t *testing.T) {
@@ -48,7 +57,7 @@ func TestInfoCUDA(t *testing.T) {
 	must(t, err)
 	want, err := target.Parse("sm_90")
 	must(t, err)
-	if info != (device.Info{Name: "Fake Hopper 0", Target: want, Memory: 1 << 33, Device: tensor.Device{Type: tensor.CUDA}, Units: 132,
+	if info.Driver = checkDriver(t, info.Driver, "12.8"); info != (device.Info{Name: "Fake Hopper 0", Target: want, Memory: 1 << 33, Device: tensor.Device{Type: tensor.CUDA}, Units: 132,
 		ClockMHz: 1980}) {
 		t.Errorf("%+v", info)
 	}

@@ -33,6 +33,7 @@ type hip struct {
 	setDevice, memcpy, memcpyAsync, props routine
 	lastError, errorName, errorText       routine
 	init, deviceCount                     routine
+	driverVersion                         routine // optional
 	layout                                hipLayout
 }
 
@@ -91,6 +92,7 @@ func newHIP(lib *dl.Library) (*gpu, error) {
 		{&g.fns.destroyGraph, "hipGraphDestroy", nil},
 		{&g.fns.destroyExec, "hipGraphExecDestroy", nil},
 	})
+	bindOptional(lib, []binding{{&h.driverVersion, "hipDriverGetVersion", nil}})
 	bindOptional(lib, []binding{
 		{&g.pools.create, "hipMemPoolCreate", nil},
 		{&g.pools.destroy, "hipMemPoolDestroy", nil},
@@ -173,8 +175,17 @@ func (h *hip) info(dev int) (Info, error) {
 	}
 	return Info{
 		Name: text(h.layout.name), Target: t, Memory: memory, Device: tensor.Device{Type: tensor.ROCM, ID: int32(dev)},
-		Units: number(h.layout.units), ClockMHz: number(h.layout.clock) / 1000,
+		Units: number(h.layout.units), ClockMHz: number(h.layout.clock) / 1000, Driver: h.driver(),
 	}, nil
+}
+
+// driver returns the number of HIP's version, and the version of the kernel module.
+func (h *hip) driver() string {
+	version := callVersion(h, h.driverVersion)
+	if version <= 0 {
+		return ""
+	}
+	return withModule(fmt.Sprint(version), "amdgpu")
 }
 
 func (h *hip) enter(dev int) error { return check(h, h.setDevice, uintptr(dev)) }

@@ -10,6 +10,7 @@ import (
 	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/shell"
 	"github.com/aiter-go/aiter/internal/toolchain"
+	"github.com/aiter-go/aiter/internal/tuning"
 )
 
 // Explanation states the inputs of the keys of a module for a target, and their changes
@@ -30,6 +31,8 @@ type Explanation struct {
 	// NoCompiler is the reason why there is no compiler, "" if there is one. Without a
 	// compiler the explanation describes the prebuilt artifact.
 	NoCompiler string `json:"no_compiler"`
+	// Tuning lists the launch parameters that are kept for the library of this request, or of the whole module if calls use that.
+	Tuning []tuning.Entry `json:"tuning,omitempty"`
 }
 
 // UnitExplanation explains one unit; see [Explanation].
@@ -74,7 +77,10 @@ func (m *Manager) Explain(ctx context.Context, r Request) (*Explanation, error) 
 	if e.LastBuilt != nil {
 		e.Replaced = replacedFiles(loadToolchainFiles(m.opts.Cache, last.Toolchain.Digest), p.link.tc.Files)
 	}
-	_, _, e.Whole = s.lookupWholeModule(ctx, r)
+	_, whole, ok := s.lookupWholeModule(ctx, r)
+	if e.Whole = ok; ok {
+		e.Tuning = tuning.Load(m.opts.Cache, whole.artifact.Digest)
+	}
 	_ = m.opts.Memo.Save() // if it fails, the next process hashes the files again
 	return e, nil
 }
@@ -94,6 +100,9 @@ func explain(r Request, p *plan, last buildRecord) (*Explanation, error) {
 		e.Units = append(e.Units, u.explain(c.units[i], c.misses[i]))
 	}
 	e.Link = p.link.explain(c)
+	if c.artifact.Digest != "" {
+		e.Tuning = tuning.Load(p.link.m.opts.Cache, c.artifact.Digest)
+	}
 	return e, nil
 }
 

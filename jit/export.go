@@ -1,6 +1,7 @@
 package jit
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/tuning"
 )
 
 // Export copies the artifacts of the results and the records that lead to them into another
@@ -90,6 +92,9 @@ func (m *Manager) exportRecords(to *cache.Dir, r Result) error {
 		put(cache.Manifest, ref.Unit, data, err)
 	}
 	copyRecord(cache.Compiler, r.record.Compiler)
+	if entries := tuning.Load(from, r.Artifact.Digest); len(entries) > 0 {
+		errs = append(errs, tuning.Store(context.Background(), to, r.Artifact.Digest, entries...))
+	}
 	put(cache.Linked, r.record.RecentBuild.Link, []byte(r.Artifact.ID), nil)
 	data, err := json.Marshal(r.record)
 	put(cache.BuildRecord, r.recordKey(), data, err)

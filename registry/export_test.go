@@ -20,8 +20,27 @@ func (o *Op) CallPieces(ctx context.Context, opts HostOptions, args ...any) erro
 	o.reg.mu.Lock()
 	o.reg.hosts[tensor.Host()] = hostcall.New(drv, pool, hostcall.Options{Piece: opts.Piece, Buffers: opts.Buffers, Calls: opts.Calls})
 	o.reg.mu.Unlock()
-	return o.current().callHost(ctx, tensor.Host(), args, nil)
+	return o.current().callHost(ctx, tensor.Host(), args, nil, nil)
 }
 
 // Axes returns the units of the axes along which a call of CallHost is cut.
 func (o *Op) Axes(args ...any) []int64 { return o.current().hostCall(args).Units }
+
+// ClassOf returns the code of the shape class of arguments, ClassWords its words.
+func ClassOf(o *Op, args ...any) string {
+	code, _ := classOf(o, args)
+	return code
+}
+
+func ClassWords(o *Op, args ...any) string {
+	_, words := classOf(o, args)
+	return words
+}
+
+func classOf(o *Op, args []any) (code, words string) {
+	buffer, v := new(callBuffer), o.current()
+	if _, err := v.pack(buffer, args); err != nil {
+		panic(err)
+	}
+	return string(appendClass(nil, buffer.packed, args)), classWords(v.decl.Schema, buffer.packed, args)
+}

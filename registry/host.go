@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/aiter-go/aiter/device"
+	"github.com/aiter-go/aiter/internal/ffi"
 	"github.com/aiter-go/aiter/internal/hostcall"
 	"github.com/aiter-go/aiter/jit/schema"
 	"github.com/aiter-go/aiter/tensor"
@@ -28,9 +29,9 @@ func (o *Op) CallHost(ctx context.Context, dev tensor.Device, args ...any) error
 	}
 	v := o.current()
 	if o.reg.tracer != nil {
-		return o.traced(ctx, func(ctx context.Context, m *measurement) error { return v.callHost(ctx, dev, args, m) })
+		return o.traced(ctx, func(ctx context.Context, m *measurement) error { return v.callHost(ctx, dev, args, m, o.params) })
 	}
-	return v.callHost(ctx, dev, args, nil)
+	return v.callHost(ctx, dev, args, nil, o.params)
 }
 
 // HostTensorError reports an argument of [Op.CallHost] that is not in host memory.
@@ -100,7 +101,7 @@ func (r *Registry) closeHosts() error {
 }
 
 // callHost builds the code for the device and makes the call in pieces.
-func (o *opVersion) callHost(ctx context.Context, dev tensor.Device, args []any, m *measurement) error {
+func (o *opVersion) callHost(ctx context.Context, dev tensor.Device, args []any, m *measurement, params *ffi.Params) error {
 	if err := o.usable(ctx); err != nil {
 		return err
 	}
@@ -127,7 +128,7 @@ func (o *opVersion) callHost(ctx context.Context, dev tensor.Device, args []any,
 	}
 	call := o.hostCall(args)
 	call.Launch = func(ctx context.Context, tensors []*tensor.Tensor) error {
-		return o.callOrVerify(ctx, replaceTensors(args, tensors), m)
+		return o.callOrVerify(ctx, replaceTensors(args, tensors), m, params)
 	}
 	return engine.Run(ctx, call)
 }

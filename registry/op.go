@@ -19,6 +19,8 @@ type Op struct {
 	reg   *Registry
 	name  string
 	index int // in generation.versions
+
+	params *ffi.Params // of [Op.WithParams], else nil
 }
 
 // opVersion is one declaration of an operator with its loaded code. A removed operator
@@ -41,6 +43,8 @@ type binding struct {
 	key     partKey
 	support *ffi.Support
 	fn      ffi.Func
+	library string     // digest of the artifact
+	tuned   tunedCalls // nil without Options.Tune
 }
 
 func newOpVersion(r *Registry, mod *moduleVersion, decl *opconfig.Op) *opVersion {
@@ -85,17 +89,18 @@ func (o *Op) Schema() schema.Schema { return o.current().decl.Schema }
 func (o *Op) Call(ctx context.Context, args ...any) error {
 	v := o.current()
 	if o.reg.tracer != nil {
-		return o.traced(ctx, func(ctx context.Context, m *measurement) error { return v.callOrVerify(ctx, args, m) })
+		return o.traced(ctx, func(ctx context.Context, m *measurement) error { return v.callOrVerify(ctx, args, m, o.params) })
 	}
-	return v.callOrVerify(ctx, args, nil)
+	return v.callOrVerify(ctx, args, nil, o.params)
 }
 
-// callOrVerify calls the operator, with verification if the registry has it.
-func (o *opVersion) callOrVerify(ctx context.Context, args []any, m *measurement) error {
+// callOrVerify calls the operator, with verification if the registry has it. params are given launch parameters, nil for those of
+// the registry.
+func (o *opVersion) callOrVerify(ctx context.Context, args []any, m *measurement, params *ffi.Params) error {
 	if o.reg.verify {
-		return o.callVerified(ctx, args)
+		return o.callVerified(ctx, args, params)
 	}
-	return o.call(ctx, args, m)
+	return o.call(ctx, args, m, params)
 }
 
 // Name returns the operator's name.
@@ -113,7 +118,7 @@ func (o *opVersion) usable(ctx context.Context) error {
 }
 
 // call packs the arguments, finds or builds the code for them, and runs it. m is nil without a call tracer.
-func (o *opVersion) call(ctx context.Context, args []any, m *measurement) error {
+func (o *opVersion) call(ctx context.Context, args []any, m *measurement, params *ffi.Params) error {
 	if err := o.usable(ctx); err != nil {
 		return err
 	}
@@ -147,17 +152,20 @@ func (o *opVersion) call(ctx context.Context, args []any, m *measurement) error 
 		return ErrClosed
 	}
 	if m == nil {
-		err = o.run(b, stream, buffer, args)
+		err = o.run(b, stream, buffer, args, params)
 	} else {
-		err = m.around(device.Stream{Device: dev, Handle: stream.Handle}, func() error { return o.run(b, stream, buffer, args) })
+		err = m.around(device.Stream{Device: dev, Handle: stream.Handle}, func() error { return o.run(b, stream, buffer, args, params) })
 	}
 	o.reg.calls.leave(buffer.counter)
 	return err
 }
 
 // run calls the operator with the arguments that are packed in the buffer. Close waits for it.
-func (o *opVersion) run(b *binding, stream ffi.Stream, buffer *callBuffer, args []any) error {
-	err := b.support.Call(b.fn, stream, buffer.packed)
+func (o *opVersion) run(b *binding, stream ffi.Stream, buffer *callBuffer, args []any, params *ffi.Params) error {
+	if params == nil && b.tuned != nil {
+		params = b.tuned.of(buffer.packed, args)
+	}
+	err := b.support.Call(b.fn.With(params), stream, buffer.packed)
 	keepAlive(o, buffer, args)
 	if err != nil {
 		return o.operatorError(err)
@@ -204,7 +212,12 @@ func (o *opVersion) bind(ctx context.Context, dev tensor.Device, key partKey) (b
 	if err != nil {
 		return binding{}, &LoadError{Request: req, Path: mod.lib.Path(), Err: err}
 	}
-	b := binding{dev, key, mod.support, fn}
+	b := binding{dev: dev, key: key, support: mod.support, fn: fn, library: mod.digest}
+	if o.reg.tune {
+		if b.tuned, err = o.loadTuned(dev, mod); err != nil {
+			return binding{}, err
+		}
+	}
 	o.addBinding(b)
 	return b, nil
 }

@@ -68,6 +68,11 @@ type Options struct {
 	// arguments.
 	Verify bool
 
+	// Tune (AITER_TUNE) uses the launch parameters that aiterctl tune, or [Op.KeepTuning], keeps beside the code in CacheDir or
+	// Path. They are those of the device, its driver, the code and the class of shapes of the call; other calls use the
+	// operator's own plan. The registry reads them when it loads code. Tune measures nothing.
+	Tune bool
+
 	// NoCompile (AITER_NO_COMPILE) never runs a compiler: all code comes from CacheDir
 	// or Path. A call whose code is missing there, or was built from other sources,
 	// fails with a [*jit.NoCompileError]. NoCompile is for services whose images hold
@@ -132,6 +137,10 @@ func (o Options) resolve() (Options, settings.Settings, error) {
 	errs := []error{err}
 	if !o.Verify {
 		o.Verify, err = settings.Switch("AITER_VERIFY", o.Getenv)
+		errs = append(errs, err)
+	}
+	if !o.Tune {
+		o.Tune, err = settings.Switch("AITER_TUNE", o.Getenv)
 		errs = append(errs, err)
 	}
 	if !o.Reload {

@@ -32,6 +32,7 @@ type Registry struct {
 	devices   *device.Devices
 	preferred []target.Target // from Options.Targets
 	verify    bool            // from Options.Verify
+	tune      bool            // from Options.Tune
 	observer  jit.Observer    // from Options.Observer; may be nil
 	tracer    CallTracer      // the observer that follows calls, nil if there is none
 	reload    *reloader       // nil unless Options.Reload
@@ -72,6 +73,7 @@ func Open(ctx context.Context, opts Options) (*Registry, error) {
 		devices:   devices,
 		preferred: opts.Targets,
 		verify:    opts.Verify,
+		tune:      opts.Tune,
 		observer:  opts.Observer,
 		tracer:    callTracerOf(opts.Observer),
 		targets:   map[tensor.Device]target.Target{},

@@ -54,7 +54,7 @@ func (e *UnverifiedError) Unwrap() error { return e.Err }
 // callVerified calls the operator, then its CPU build on copies of the original
 // arguments, and compares all arguments that the schema marks as written: outputs,
 // states and in-place arguments.
-func (o *opVersion) callVerified(ctx context.Context, args []any) error {
+func (o *opVersion) callVerified(ctx context.Context, args []any, params *ffi.Params) error {
 	if err := o.usable(ctx); err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (o *opVersion) callVerified(ctx context.Context, args []any) error {
 	if err != nil {
 		return &UnverifiedError{Op: o.Name(), Err: err}
 	}
-	run := func() error { return o.run(&onDevice, stream, buffer, args) }
+	run := func() error { return o.run(&onDevice, stream, buffer, args, params) }
 	if err := o.reg.devices.Launch(queue, workOf(ctx, o.Name()), run); err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (o *opVersion) check(onHost binding, queue device.Stream, args []any, befor
 	buffer := new(callBuffer)
 	if _, err = o.pack(buffer, copies); err == nil {
 		host := ffi.Stream{DeviceType: int32(tensor.CPU), Set: true}
-		err = o.run(&onHost, host, buffer, copies)
+		err = o.run(&onHost, host, buffer, copies, nil)
 	}
 	if err != nil {
 		return &UnverifiedError{Op: o.Name(), Called: true, Err: err}

@@ -3,8 +3,9 @@
 //
 // Modules import two symbols, TVMFFIErrorSetRaisedFromCStr and TVMFFIEnvGetStream. In
 // Python libtvm_ffi defines them. In other processes this library does, with the same
-// meaning and the same object layout. Modules that allocate memory also use
-// aiter_memory_pool, if a process has it. The library depends only on libc.
+// meaning and the same object layout. If a process has them, modules that allocate memory also
+// use aiter_memory_pool, and those with launch parameters aiter_launch_params. The library depends
+// only on libc.
 
 #include <stddef.h>
 #include <stdint.h>
@@ -103,6 +104,7 @@ constexpr int kMostStreams = 64;
 __thread Error* raised;
 __thread Stream streams[kMostStreams];
 __thread int stream_count;
+__thread const void* launch_params;  // of the running call, null for none
 
 // raise takes ownership of e, which may be null.
 void raise(Error* e) {
@@ -197,18 +199,24 @@ struct AiterCall {
   int32_t device_type;
   int32_t device_id;
   void* stream;
+  const void* params;  // LaunchParams of aiter/tuning.h, or null
 
   Any result;
   void* error;
 };
-static_assert(sizeof(AiterCall) == 64, "internal/ffi has the same layout");
+static_assert(sizeof(AiterCall) == 72, "internal/ffi has the same layout");
+
+AITER_API const void* aiter_launch_params() { return launch_params; }
+AITER_API void aiter_set_launch_params(const void* params) { launch_params = params; }
 
 // A process may contain several copies of this library, or libtvm_ffi as well. The dynamic linker binds modules to the first
 // one, so calls must use the thread state of that one. These pointers are bound in the same way. Volatile prevents direct calls.
 static int (*volatile env_set_stream)(int32_t, int32_t, void*, void**) = TVMFFIEnvSetStream;
 static void (*volatile error_move_from_raised)(void**) = TVMFFIErrorMoveFromRaised;
+static void (*volatile set_launch_params)(const void*) = aiter_set_launch_params;
 
-// aiter_ffi_call sets the stream, calls the operator, restores the stream and moves the error to c, all on the calling thread.
+// aiter_ffi_call sets the stream and the launch parameters, calls the operator, restores both and moves the error to c, all on the
+// calling thread.
 // It returns the operator's status.
 AITER_API int32_t aiter_ffi_call(AiterCall* c) {
   c->result = Any{};
@@ -217,14 +225,15 @@ AITER_API int32_t aiter_ffi_call(AiterCall* c) {
   int32_t status = 0;
   if (c->has_stream) status = env_set_stream(c->device_type, c->device_id, c->stream, &old);
   if (status == 0) {
+    if (c->params) set_launch_params(c->params);
     status = c->fn(nullptr, c->args, c->nargs, &c->result);
+    if (c->params) set_launch_params(nullptr);
     if (c->has_stream) env_set_stream(c->device_type, c->device_id, old, nullptr);
   }
   if (status != 0) error_move_from_raised(&c->error);
   return status;
 }
 
-// The version of AiterCall's layout. A caller for another version must not call aiter_ffi_call.
 // aiter_memory_pool returns where the modules of a process keep the memory pool of a GPU, which the first one of them
 // makes. Modules of several operators, and the versions of a reloaded module, then share the memory. device_type is
 // DLPack's: 2 for CUDA, 10 for ROCm. The result is null if id is not below 64.
@@ -234,4 +243,5 @@ AITER_API void** aiter_memory_pool(int32_t device_type, int32_t id) {
   return id >= 0 && id < kMostDevices ? &(device_type == 10 ? rocm : cuda)[id] : nullptr;
 }
 
-AITER_API int32_t aiter_ffi_version() { return 1; }
+// The version of AiterCall's layout. A caller for another version must not call aiter_ffi_call.
+AITER_API int32_t aiter_ffi_version() { return 2; }

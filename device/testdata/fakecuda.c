@@ -10,6 +10,7 @@ static int valid(int handle) { return handle >= HANDLE && handle < HANDLE + DEVI
 EXPORT int cuInit(unsigned f) { return f ? INVALID : INIT_ERROR; }
 EXPORT int cuDeviceGetCount(int* n) { *n = DEVICES; return OK; }
 EXPORT int cuDeviceGet(int* d, int i) { if (i < 0 || i >= DEVICES) return BAD_DEVICE; *d = HANDLE + i; return OK; }
+EXPORT int cuDriverGetVersion(int* version) { *version = 12080; return OK; }
 EXPORT int cuDeviceGetName(char* p, int n, int d) { if (!valid(d)) return BAD_DEVICE; snprintf(p, n, "Fake Hopper %d", d - HANDLE); return OK; }
 EXPORT int cuDeviceTotalMem_v2(size_t* n, int d) { if (!valid(d)) return BAD_DEVICE; *n = (size_t)(d - HANDLE + 1) << 33; return OK; }
 EXPORT int cuDeviceGetAttribute(int* v, int a, int d) {

@@ -42,6 +42,15 @@ func (l Lines) Key() Key {
 	return Key(SHA256(b))
 }
 
+// TuningKey returns the key of the launch parameters that were chosen for a library, which its digest names. They are never older
+// than the library: other code has another digest.
+func TuningKey(digest string) Key {
+	var l Lines
+	l.Add("tuning", "1") // the version of the records
+	l.Add("library", digest)
+	return l.Key()
+}
+
 // Get returns the value of the first line with that label.
 func (l Lines) Get(label string) (string, bool) {
 	for _, x := range l {

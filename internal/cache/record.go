@@ -22,6 +22,7 @@ const (
 	Failure     Kind = "failure"  // unit key or link key -> the error of a failed run
 	BuildRecord Kind = "last"     // module, part and target -> the build record
 	Compiler    Kind = "compiler" // digest of a toolchain -> its files
+	Tuning      Kind = "tuning"   // digest of a library -> launch parameters for it, see [TuningKey]
 )
 
 // MissError reports that the cache has no valid entry under a key, and the reason.

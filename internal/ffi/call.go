@@ -30,6 +30,7 @@ type cCall struct {
 	deviceType int32
 	deviceID   int32
 	stream     uintptr
+	params     unsafe.Pointer // *Params
 	result     Any
 	err        uintptr
 }
@@ -65,7 +66,7 @@ func (s *Support) Call(f Func, stream Stream, args []Any) error {
 
 // fill writes the call and its arguments.
 func (fr *frame) fill(f Func, stream Stream, args []Any) {
-	fr.call = cCall{fn: f.addr, nargs: int32(len(args))}
+	fr.call = cCall{fn: f.addr, nargs: int32(len(args)), params: unsafe.Pointer(f.params)}
 	if stream.Set {
 		fr.call.hasStream, fr.call.stream = 1, stream.Handle
 		fr.call.deviceType, fr.call.deviceID = stream.DeviceType, stream.DeviceID
@@ -80,7 +81,7 @@ func (fr *frame) fill(f Func, stream Stream, args []Any) {
 
 // finish releases the result, and returns the error of the call.
 func (s *Support) finish(f Func, fr *frame, status int32) error {
-	fr.call.args = nil
+	fr.call.args, fr.call.params = nil, nil
 	if fr.call.result.Type >= typeHeapFirst {
 		dl.Call(s.decref, uintptr(fr.call.result.Bits)) // only libraries of other projects return an object
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // callVersion is the result of aiter_ffi_version for the layout of cCall.
-const callVersion = 1
+const callVersion = 2
 
 // Support is the loaded support library. It is safe for concurrent use.
 type Support struct {
@@ -79,6 +79,13 @@ func (m *Module) Func(op string) (Func, error) {
 
 // Func is an operator of a loaded module. The zero value cannot be called.
 type Func struct {
-	addr uintptr
-	op   string
+	addr   uintptr
+	op     string
+	params *Params
+}
+
+// With returns the function with launch parameters for its calls, nil for none.
+func (f Func) With(p *Params) Func {
+	f.params = p
+	return f
 }

@@ -75,7 +75,9 @@ type Op struct {
 	// Split lists the axes along which a call may be cut into calls that give the same results, preferred ones first. An axis is
 	// the names of sizes that are cut together, in the same proportion, or "...", the first of the leading dimensions.
 	Split [][]string
-	Pos   Position
+	// Tune lists the launch parameters.
+	Tune []LaunchParam
+	Pos  Position
 }
 
 // Source is one [[source]] of a module.

@@ -121,6 +121,7 @@ func (d *decoder) op(m *Module, where string) func(*node) {
 			"tolerance": func(*node) {},
 			"args":      func(*node) {},
 			"split":     func(*node) {},
+			"tune":      func(*node) {},
 		})
 		d.require(n, "name", where)
 		d.require(n, "schema", where)
@@ -131,6 +132,7 @@ func (d *decoder) op(m *Module, where string) func(*node) {
 		d.tolerances(&op, n.fields["tolerance"])
 		d.arguments(&op, n.fields["args"])
 		d.split(&op, n.fields["split"])
+		d.launchParams(&op, n.fields["tune"])
 		if ref, ok := d.cfg.ops[op.Name]; ok {
 			first := ref.module.Ops[ref.index].Pos
 			d.fail(n.fields["name"].at, "operator %q is already defined in %s at %s", op.Name, ref.module.Name, first)

@@ -46,11 +46,13 @@ struct Job {
   int64_t parts, next;  // next is claimed atomically
   FloatMode mode;
   int helpers;  // threads of the pool in the job; written under the lock, atomically
+  int64_t most;  // helpers at once
   Job* after;
 
   // helped reports whether all helpers have left; their writes are then visible.
   bool helped() const { return __atomic_load_n(&helpers, __ATOMIC_ACQUIRE) == 0; }
   bool pending() const { return __atomic_load_n(&next, __ATOMIC_RELAXED) < parts; }
+  bool admits() const { return pending() && helpers < most; }
   void work() {
     for (;;) {
       const int64_t part = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED);
@@ -70,7 +72,7 @@ class Pool {
     pthread_mutex_lock(&lock_);
     running_++;
     job->after = jobs_, jobs_ = job;
-    const int awake = invite(job->parts - 1);
+    const int awake = invite(job->parts - 1 < job->most ? job->parts - 1 : job->most);
     pthread_mutex_unlock(&lock_);
     for (int i = 0; i < awake; i++) pthread_cond_signal(&wake_);  // outside of the lock, which would stop them again
     job->work();
@@ -172,11 +174,11 @@ class Pool {
     return made;
   }
 
-  // neediest returns the job with parts left and the fewest threads.
+  // neediest returns the job with parts left and the fewest threads, of those that take one more.
   Job* neediest() const {
     Job* found = nullptr;
     for (Job* j = jobs_; j; j = j->after)
-      if (j->pending() && (!found || j->helpers < found->helpers)) found = j;
+      if (j->admits() && (!found || j->helpers < found->helpers)) found = j;
     return found;
   }
 
@@ -221,14 +223,15 @@ inline void drain() {
 #endif
 }
 
-// parallel calls f(0) to f(parts-1), in any order, on several threads at once. Their writes are visible when it returns.
-template <class F> void parallel(int64_t parts, const F& f) {
-  Pool* pool = parts > 1 && settings().threads > 1 ? Pool::of_process() : nullptr;
+// parallel calls f(0) to f(parts-1), in any order, on several threads at once, at most threads. Their writes are visible when it
+// returns.
+template <class F> void parallel(int64_t parts, const F& f, int64_t threads = kMostThreads) {
+  Pool* pool = parts > 1 && threads > 1 && settings().threads > 1 ? Pool::of_process() : nullptr;
   if (!pool) {
     for (int64_t i = 0; i < parts; i++) f(i);
     return;
   }
-  Job job{[](const void* c, int64_t part) { (*static_cast<const F*>(c))(part); }, &f, parts, 0, FloatMode::get(), 0, nullptr};
+  Job job{[](const void* c, int64_t part) { (*static_cast<const F*>(c))(part); }, &f, parts, 0, FloatMode::get(), 0, threads - 1, nullptr};
   pool->run(&job);
 }
 

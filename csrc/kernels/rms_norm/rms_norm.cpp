@@ -10,6 +10,7 @@
 #include "rms_norm.h"
 
 #include <aiter/cpu_parallel.h>
+#include <aiter/tuning.h>
 
 namespace aiter::rms_norm {
 
@@ -35,6 +36,7 @@ struct Work {
   DType dtype;
   Kernels kernels;
   int64_t rows;  // of a part
+  bool streams;  // out bypasses the caches
 
   int64_t parts() const { return (p.rows.count + rows - 1) / rows; }
 
@@ -56,7 +58,6 @@ struct Work {
     double sum = 0;
     for (int64_t i = 0; i < p.dim; i += kPart)
       sum += double(kernels.square_sum(x + i * dtype_size(dtype), i + kPart < p.dim ? kPart : p.dim - i));
-    const bool streams = p.rows.count * p.dim >= kStreamed / dtype_size(dtype);
     kernels.scale(x, factor(sum), p.weight, static_cast<char*>(p.out) + out_begin * dtype_size(dtype), p.dim, streams);
   }
 
@@ -78,8 +79,10 @@ static Status forward(TensorView out, TensorView x, TensorView weight, double ep
   AITER_TRY(check(out, x, weight, eps, &p));
   AITER_TRY(cpu::check_settings());
   if (x.empty()) return Status();
-  const Work work{p, x.dtype(), AITER_CPU_CALL(rms_norm::kernels(x.dtype(), weight.dtype())), p.dim < kPart ? kPart / p.dim : 1};
-  cpu::parallel(work.parts(), work);
+  const int64_t part = tuned("part", kPart);
+  const bool streams = tuned("stream", p.rows.count * p.dim >= kStreamed / dtype_size(x.dtype()));
+  const Work work{p, x.dtype(), AITER_CPU_CALL(rms_norm::kernels(x.dtype(), weight.dtype())), p.dim < part ? part / p.dim : 1, streams};
+  cpu::parallel(work.parts(), work, tuned("threads", cpu::kMostThreads));
   return Status();
 }
 

@@ -8,6 +8,7 @@
 #include <aiter/ffi.h>
 #include <aiter/gpu.h>
 #include <aiter/gpu/reduce.h>
+#include <aiter/tuning.h>
 
 #include "rms_norm.h"
 
@@ -146,8 +147,25 @@ template <class T, class W, int kVectors> Status launch_blocks(const Problem& p,
   return launch(stream, rms_norm_vectorized_kernel<T, W, kVectors, false>, {grid_for(p.rows.count), unsigned(threads)}, p);
 }
 
+// try_launch_team launches teams of so many threads, kLanes or whole waves. It takes a row whose vectors they hold in registers.
+template <class T, class W> Attempt try_launch_team(const Problem& p, const OpStream& stream, int64_t vectors, int64_t threads) {
+  const int64_t each = (vectors + threads - 1) / threads;
+  if (threads == kLanes) {
+    if (each == 1) return launched(launch_small_teams<T, W, 1>(p, stream));
+    if (each == 2) return launched(launch_small_teams<T, W, 2>(p, stream));
+    if (each <= 4) return launched(launch_small_teams<T, W, 4>(p, stream));
+  } else if (threads >= 64 && threads <= kMaxBlock && threads % 64 == 0) {
+    if (each <= 2) return launched(launch_blocks<T, W, 2>(p, stream, threads));
+    if (each <= 4) return launched(launch_blocks<T, W, 4>(p, stream, threads));
+    if (each <= kMaxVectors) return launched(launch_blocks<T, W, kMaxVectors>(p, stream, threads));
+  }
+  return {};
+}
+
 template <class T, class W> Status launch_vectorized(const Problem& p, const OpStream& stream) {
   const int64_t vectors = p.dim / kVecElems<T>;
+  if (const int64_t team = tuned("team", 0))
+    if (Attempt made = try_launch_team<T, W>(p, stream, vectors, team)) return *made;
   if (vectors <= kLanes) return launch_small_teams<T, W, 1>(p, stream);
   if (vectors <= kLanes * 2) return launch_small_teams<T, W, 2>(p, stream);
   if (vectors <= kLanes * 4) return launch_small_teams<T, W, 4>(p, stream);

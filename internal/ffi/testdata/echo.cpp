@@ -2,6 +2,7 @@
 
 #include <aiter/check.h>
 #include <aiter/ffi.h>
+#include <aiter/tuning.h>
 
 namespace aiter {
 
@@ -91,8 +92,15 @@ static Status wide(int64_t distance) {
   return all.check();
 }
 
+// launch_param writes the value of the launch parameter "width", -1 without one.
+static Status launch_param(TensorView out) {
+  *out.as<float>() = float(tuned("width", -1));
+  return Status();
+}
+
 }  // namespace aiter
 
+AITER_EXPORT(launch_param, launch_param, arg("out"))
 AITER_EXPORT(crowd, crowd, arg("t"), arg("n"))
 AITER_EXPORT(wide, wide, arg("distance"))
 AITER_EXPORT(noop, noop, arg("a"), arg("b"), arg("c"), none("d"), flag("e", false), integer("f", -1), arg("g"), arg("h"))

@@ -141,6 +141,7 @@ template <class T> BwdParams plan_channel_first(const Backward& p, const Topolog
     planner.full_threads = planner.full_threads / 4 * 3;
     teams = planner.best(most);
   }
+  if (const int64_t n = tuned("teams", teams); n > 0 && !(n & (n - 1)) && n * lanes <= most && n <= chunks) teams = n;
   // Small blocks, unless a channel needs a large one.
   a.block_bits = lanes * teams > kChannelFirstThreads / 2 ? kChannelFirstThreadBits : kChannelFirstThreadBits - 1;
   a.channel_bits = bits_for(lanes * teams, a.block_bits);
@@ -151,6 +152,7 @@ template <class T> BwdParams plan_channel_first(const Backward& p, const Topolog
   a.item_split = make_fastdiv(a.segments), a.work_items = uint32_t(groups * a.segments);
   a.strip = int((chunks + a.segments * teams - 1) / (a.segments * teams));
   a.in_flight = planner.in_flight(teams * a.segments);
+  if (const int64_t n = tuned("in_flight", a.in_flight); n > 1 && n <= kMaxInFlight) a.in_flight = int(n);
   return a;
 }
 

@@ -1,6 +1,8 @@
 // The division of a causal_conv1d_bwd problem among the blocks of a GPU. Host code that depends on the device by numbers only.
 #pragma once
 
+#include <aiter/tuning.h>
+
 #include "../common/problem.h"
 #include "../common/topology.h"
 
@@ -99,7 +101,8 @@ inline TilePlan make_tile_plan(const StripUnits& units, const TileOptions& optio
 }
 
 // choose_tile_plan chooses the number of rounds of blocks with the least cost of strips, their starts and ends. Few channels
-// are divided into more groups, down to 32 bytes, if that saves the second kernel.
+// are divided into more groups, down to 32 bytes, if that saves the second kernel. Tuned numbers of rounds, and strips that are
+// whole rows' or not, come before the cost.
 inline TilePlan choose_tile_plan(const Backward& p, const KernelTraits& kernel, const Topology& gpu) {
   const int64_t resident = gpu.multiprocessors * kernel.blocks, pieces = (p.dim + kernel.channels - 1) / kernel.channels;
   const bool small = p.batch * p.seqlen * p.dim <= kSmallElements;
@@ -110,10 +113,15 @@ inline TilePlan choose_tile_plan(const Backward& p, const KernelTraits& kernel, 
   const auto better = [&](const TilePlan& c) {
     if (!best.cost || c.cost < best.cost) best = c;
   };
+  const int64_t wanted = tuned("rounds", 0), by_rows = tuned("by_rows", -1);
   const auto consider = [&](const TileOptions& options) {
-    better(make_tile_plan(units, options, gpu, resident, true));
-    if (kernel.strips_span_rows) better(make_tile_plan(units, options, gpu, resident, false));
+    if (by_rows != 0 || !kernel.strips_span_rows) better(make_tile_plan(units, options, gpu, resident, true));
+    if (by_rows != 1 && kernel.strips_span_rows) better(make_tile_plan(units, options, gpu, resident, false));
   };
+  if (wanted > 0 && wanted <= kMaxRounds) {
+    consider({pieces, widest, cluster, wanted * resident / (((pieces - 1) >> widest) + 1), kMinStripAlone});
+    return best;
+  }
   for (int bits = widest; bits >= narrowest; bits--) {
     const int64_t groups = ((pieces - 1) >> bits) + 1;
     consider({pieces, bits, cluster, cluster, kMinStripAlone});

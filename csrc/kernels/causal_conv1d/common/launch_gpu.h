@@ -1,6 +1,8 @@
 // The common part of the GPU kernels of causal_conv1d that stream whole rows: their parameters and launch.
 #pragma once
 
+#include <aiter/tuning.h>
+
 #include "filter_gpu.h"
 
 namespace aiter::conv1d {
@@ -49,7 +51,7 @@ constexpr int64_t kMaxThreads = int64_t(1) << 29;  // HIP counts a launch's thre
 
 // block_threads returns the threads of a block: small blocks reach more multiprocessors if there is little work.
 inline unsigned block_threads(int64_t total) {
-  return total <= 1 << 14 ? 64 : kThreads;
+  return tuned("block", total <= 1 << 14 ? 64 : kThreads) == 64 ? 64 : kThreads;
 }
 
 // launch_in_parts launches a kernel, whose first argument is a ConvParams, until all work is done.

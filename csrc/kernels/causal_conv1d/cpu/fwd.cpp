@@ -2,11 +2,13 @@
 //
 // Tiling: rows with adjacent positions, tokens with adjacent channels (cpu/fwd_levels.h), tiles of 32 channels by 64 positions as
 // floats for other layouts, wider filters and with sequence numbers. Rows of wide filters are transformed (cpu/long_row.h), those
-// of other layouts 32 channels at a time, transposed. A part of the work is about 64 Ki elements.
+// of other layouts 32 channels at a time, transposed. A part of the work is about 64 Ki elements,
+// or tuned.
 // Bytes: x once (and W-1 positions a tile from cache), out once.
 // Reduction: over the width, in fp32.
 
 #include <aiter/ffi.h>
+#include <aiter/tuning.h>
 
 #include "cpu.h"
 #include "groups.h"
@@ -20,6 +22,8 @@ struct Work {
   const Forward& p;
   DType dtype;
   const Kernels& kernels;
+  int64_t part, threads;  // elements of a part; threads at most
+  bool streams;           // out bypasses the caches
   bool failed = false;  // atomic: out of memory
 
   void fail() { __atomic_store_n(&failed, true, __ATOMIC_RELAXED); }
@@ -41,9 +45,9 @@ template <class T> struct ChannelFirstParts {
   int64_t size;                     // of transforms; 0: none
 
   explicit ChannelFirstParts(Work& w) : work(w), p(w.p) {
-    const int64_t most = p.width < kPart / 4 ? kPart : 4 * p.width;
+    const int64_t part = w.part, most = p.width < part / 4 ? part : 4 * p.width;
     segments = pieces(p.seqlen, most), segment = pieces(p.seqlen, segments);
-    rows = p.seqlen < kPart ? kPart / p.seqlen : 1;
+    rows = p.seqlen < part ? part / p.seqlen : 1;
     size = long_size(p.width, segment, segments == 1 ? least(rows, p.batch) : 1, false);
   }
   int64_t parts() const { return pieces(p.batch * p.dim, rows) * segments; }
@@ -54,7 +58,7 @@ template <class T> struct ChannelFirstParts {
     RowStart<T> front;
     LongFilter filter;
     if (!taps.grow(p.width) || !front.grow(p.width) || (size && !filter.grow(size))) return work.fail();
-    taps.streams = streams(p, work.dtype);
+    taps.streams = work.streams;
     for (int64_t i = first, read = -1; i < least(first + rows, p.batch * p.dim); i++) {
       const int64_t b = size ? i % p.batch : i / p.dim, d = size ? i / p.batch : i % p.dim;  // a spectrum serves all batches
       if (d != read) {
@@ -92,7 +96,7 @@ template <class T> struct ChannelLastParts {
   int64_t segment, segments;
 
   explicit ChannelLastParts(Work& w) : work(w), p(w.p), blocks(p.dim, token_block(p.width, kBlock * sizeof(T) / sizeof(float))) {
-    segments = pieces(p.seqlen, kPart / least(p.dim, blocks.block)), segment = pieces(p.seqlen, segments);
+    segments = pieces(p.seqlen, pieces(w.part, least(p.dim, blocks.block))), segment = pieces(p.seqlen, segments);
   }
   int64_t parts() const { return p.batch * blocks.count * segments; }
 
@@ -103,7 +107,7 @@ template <class T> struct ChannelLastParts {
     taps.read(p, d, count);
     T before[kTokenWidth * kMaxBlock];
     if (t < p.width - 1) states(b, d, count, before);
-    const PositionRun strip{p.x.row<T>(b, d), p.out.row<T>(b, d), p.x.last, p.out.last, before, streams(p, work.dtype)};
+    const PositionRun strip{p.x.row<T>(b, d), p.out.row<T>(b, d), p.x.last, p.out.last, before, work.streams};
     work.kernels.strip(strip, t, least(p.seqlen, t + segment), taps);
     if (t == 0) tails<T>(p, b, d, count);
     cpu::drain();
@@ -123,7 +127,7 @@ template <class T> struct TileParts {
   int64_t groups, segment, segments;
 
   explicit TileParts(Work& w) : work(w), p(w.p), groups(pieces(p.dim, kChannels)) {
-    segment = kPart / kChannels, segments = pieces(p.seqlen, segment);
+    segment = pieces(w.part, kChannels), segments = pieces(p.seqlen, segment);
   }
   int64_t parts() const { return p.batch * groups * segments; }
 
@@ -184,7 +188,7 @@ template <class T> struct LongTileParts {
   }
 };
 
-template <class W> void share(const W& work) { cpu::parallel(work.parts(), work); }
+template <class W> void share(const W& parts) { cpu::parallel(parts.parts(), parts, parts.work.threads); }
 
 template <class T> void run(Work& work) {
   const Forward& p = work.p;
@@ -212,7 +216,8 @@ static Status forward(TensorView out, TensorView x, TensorView weight, Optional<
   if (p.batch == 0 || p.dim == 0) return Status();
   ChannelFilters filters;
   AITER_TRY(filters.expand(weight, &p));
-  Work work{p, x.dtype(), kernels(x.dtype())};
+  Work work{p, x.dtype(), kernels(x.dtype()), tuned("part", kPart), tuned("threads", cpu::kMostThreads),
+            tuned("stream", streams(p, x.dtype())) != 0};
   if (dtype_size(x.dtype()) == 4) run<float>(work);
   else run<half_t>(work);
   return work.failed ? no_memory() : Status();
