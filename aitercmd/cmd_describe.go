@@ -71,8 +71,29 @@ type opDescription struct {
 	Schema  string           `json:"schema"`
 	Args    []argDescription `json:"args"`
 	Targets []string         `json:"targets"`
-	Axes    []axisItem       `json:"axes"`    // the axes that select its code
+	Axes    []axisItem       `json:"axes"` // the axes that select its code
+	Params  []paramItem      `json:"launch_params"`
 	Defined string           `json:"defined"` // file:line:column
+}
+
+// paramItem is a launch parameter.
+type paramItem struct {
+	Name    string   `json:"name"`
+	Values  []int64  `json:"values"`
+	Targets []string `json:"targets"` // vendors or patterns; none: all
+	Doc     string   `json:"doc"`
+}
+
+// String is the values, the targets and the text: "16, 32, on cpu: elements of a part".
+func (p paramItem) String() string {
+	text := strings.ReplaceAll(strings.Trim(fmt.Sprint(p.Values), "[]"), " ", ", ")
+	if len(p.Targets) > 0 {
+		text += ", on " + strings.Join(p.Targets, ", ")
+	}
+	if p.Doc != "" {
+		text += ": " + p.Doc
+	}
+	return text
 }
 
 type argDescription struct {
@@ -90,7 +111,7 @@ type argDescription struct {
 func (a *app) describeOp(m *opconfig.Module, op *opconfig.Op) error {
 	d := opDescription{
 		Kind: "op", Name: op.Name, Module: m.Name, Doc: op.Doc, Schema: op.Schema.String(),
-		Args: []argDescription{}, Targets: supportedTargets(m), Axes: []axisItem{}, Defined: op.Pos.String(),
+		Args: []argDescription{}, Targets: supportedTargets(m), Axes: []axisItem{}, Params: []paramItem{}, Defined: op.Pos.String(),
 	}
 	for i, axis := range newAxisItems(m) {
 		if m.Axes[i].Of(op) {
@@ -101,6 +122,11 @@ func (a *app) describeOp(m *opconfig.Module, op *opconfig.Op) error {
 	for _, arg := range op.Schema.Args {
 		d.Args = append(d.Args, newArgDescription(arg, op.Args[arg.Name]))
 	}
+	longest := 0
+	for _, p := range op.Tune {
+		d.Params = append(d.Params, paramItem{p.Name, p.Values, nonNil(p.Targets), p.Doc})
+		longest = max(longest, len(p.Name))
+	}
 	if a.json {
 		return a.writeJSON(d)
 	}
@@ -109,7 +135,10 @@ func (a *app) describeOp(m *opconfig.Module, op *opconfig.Op) error {
 	for _, x := range d.Axes {
 		fmt.Fprintf(a.out, "axis %-6s %s\n", x.Name, x)
 	}
-	if len(d.Axes) > 0 {
+	for _, p := range d.Params {
+		fmt.Fprintf(a.out, "launch parameter %-*s  %s\n", longest, p.Name, p)
+	}
+	if len(d.Axes)+len(d.Params) > 0 {
 		fmt.Fprintln(a.out)
 	}
 	return a.table(wrapLast(argRows(d.Args), a.width))

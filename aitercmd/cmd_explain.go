@@ -10,13 +10,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/tuning"
 	"github.com/aiter-go/aiter/jit"
 )
 
 const explainLong = `Show the key of each unit of a module with its inputs, the decision of a build (use
-the object in the cache, or compile), and the changes since the last build. The
-command builds nothing. With --op, --dtype or --axis it explains those parts of the
-module.
+the object in the cache, or compile), the changes since the last build, and the launch
+parameters that tune has kept. The command builds nothing. With --op, --dtype or --axis
+it explains those parts of the module.
 
 Without a compiler it explains the last build in the cache and the read-only caches,
 and the decision to use its results.
@@ -98,6 +99,19 @@ func (a *app) printExplanation(x *jit.Explanation) {
 		a.printUnit(u, x.NoCompiler == "")
 	}
 	a.printLink(x.Link, x.NoCompiler == "")
+	a.printTuning(x.Tuning)
+}
+
+// printTuning prints the launch parameters that are kept for a library.
+func (a *app) printTuning(list []tuning.Entry) {
+	if len(list) == 0 {
+		return
+	}
+	fmt.Fprintln(a.out, "\n  launch parameters, used with AITER_TUNE=1")
+	for _, e := range list {
+		fmt.Fprintf(a.out, "    %s: %s\n      %.1f us with the plan, %.1f us with the choice; %s, driver %s, %s\n      %s\n", e.Op, e.Words(),
+			e.PlanUS, e.TunedUS, e.Device, cmp.Or(e.Driver, "unknown"), e.Time.Format(time.DateTime), e.Shapes)
+	}
 }
 
 // formatDecision describes the decision of a build about a unit or a link. work is

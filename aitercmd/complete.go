@@ -64,10 +64,12 @@ func (a *app) axisValues(*cobra.Command, []string, string) ([]cobra.Completion, 
 	return words, cobra.ShellCompDirectiveNoFileComp
 }
 
-// namedOperator finds the operator that a command line of test, bench, run or profile names: its flags depend on it, and flags
+// namedOperator finds the operator that a command line of test, bench, tune, run or profile names: its flags depend on it, and flags
 // come first or last. An operator's name behind a flag counts only if there is no other: it may be the flag's value.
 func namedOperator(args, known []string) string {
-	start := slices.IndexFunc(args, func(arg string) bool { return slices.Contains([]string{"test", "bench", "run", "profile"}, arg) })
+	start := slices.IndexFunc(args, func(arg string) bool {
+		return slices.Contains([]string{"test", "bench", "tune", "run", "profile"}, arg)
+	})
 	found := ""
 	for i := start + 1; start >= 0 && i < len(args); i++ {
 		if !slices.Contains(known, args[i]) {

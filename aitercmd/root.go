@@ -45,7 +45,7 @@ func newRoot(a *app) *cobra.Command {
 	a.addFlags(root)
 	root.AddCommand(
 		newBuild(a), newCleanCache(a), newList(a), newDescribe(a), newExplain(a), newInspect(a), newRun(a), newTest(a), newBench(a),
-		newProfile(a),
+		newProfile(a), newTune(a),
 		newWatch(a), newDoctor(a), newEnv(a), newDevices(a), newNew(a), newGenerate(a), newCache(a), newConfig(a), newVersion(a), newExitCodes(a),
 	)
 	root.SetHelpCommand(newHelp(root))

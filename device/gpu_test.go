@@ -20,7 +20,8 @@ func TestInfoHIP(t *testing.T) {
 		must(t, err)
 		want, err := target.Parse("gfx90a:sramecc+:xnack-")
 		must(t, err)
-		if info.Driver = checkDriver(t, info.Driver, "60443483"); info != (device.Info{Name: "Fake Instinct 1", Target: want, Memory: 2 << 32, Device: tensor.Device{Type: drv.Type(), ID: 1},
+		info.Driver = checkDriver(t, info.Driver, "60443483")
+		if info != (device.Info{Name: "Fake Instinct 1", Target: want, Memory: 2 << 32, Device: tensor.Device{Type: drv.Type(), ID: 1},
 			Units: 105, ClockMHz: 1700}) {
 			t.Errorf("%s: %+v", name, info)
 		}
@@ -57,7 +58,8 @@ func TestInfoCUDA(t *testing.T) {
 	must(t, err)
 	want, err := target.Parse("sm_90")
 	must(t, err)
-	if info.Driver = checkDriver(t, info.Driver, "12.8"); info != (device.Info{Name: "Fake Hopper 0", Target: want, Memory: 1 << 33, Device: tensor.Device{Type: tensor.CUDA}, Units: 132,
+	info.Driver = checkDriver(t, info.Driver, "12.8")
+	if info != (device.Info{Name: "Fake Hopper 0", Target: want, Memory: 1 << 33, Device: tensor.Device{Type: tensor.CUDA}, Units: 132,
 		ClockMHz: 1980}) {
 		t.Errorf("%+v", info)
 	}

@@ -95,26 +95,41 @@ func newParams(values map[string]int64) *ffi.Params {
 // Registries with [Options.Tune] that load the code later use it. chosen has Params and the measured times; KeepTuning fills in
 // the rest, and returns it. The errors are those of [Op.Call] without a call, [*UnknownParamError], and those of the cache.
 func (o *Op) KeepTuning(ctx context.Context, chosen TunedParams, args ...any) (TunedParams, error) {
+	chosen, library, err := o.describeTuning(ctx, chosen, args)
+	if err != nil {
+		return chosen, err
+	}
+	return chosen, tuning.Store(ctx, o.reg.Manager().Cache(), library, chosen)
+}
+
+// DescribeTuning is KeepTuning without keeping anything.
+func (o *Op) DescribeTuning(ctx context.Context, chosen TunedParams, args ...any) (TunedParams, error) {
+	chosen, _, err := o.describeTuning(ctx, chosen, args)
+	return chosen, err
+}
+
+// describeTuning completes a choice, and returns the digest of the library that it is for.
+func (o *Op) describeTuning(ctx context.Context, chosen TunedParams, args []any) (_ TunedParams, library string, err error) {
 	v := o.current()
 	buffer := new(callBuffer)
 	dev, err := v.pack(buffer, args)
 	if err != nil {
-		return chosen, err
+		return chosen, "", err
 	}
 	if _, err := o.WithParams(dev, chosen.Params); err != nil {
-		return chosen, err
+		return chosen, "", err
 	}
 	b, err := v.binding(ctx, dev, v.key(args))
 	if err != nil {
-		return chosen, err
+		return chosen, "", err
 	}
 	if chosen.Device, chosen.Driver, err = o.reg.tunedDevice(dev); err != nil {
-		return chosen, err
+		return chosen, "", err
 	}
 	chosen.Op, chosen.Time = o.name, time.Now()
 	chosen.Class = hex.EncodeToString(appendClass(nil, buffer.packed, args))
 	chosen.Shapes = classWords(v.decl.Schema, buffer.packed, args)
-	return chosen, tuning.Store(ctx, o.reg.Manager().Cache(), b.library, chosen)
+	return chosen, b.library, nil
 }
 
 // tunedDevice returns the name and the driver of a device in records. Those of the CPU include what changes the plans of its kernels.

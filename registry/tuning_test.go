@@ -85,7 +85,8 @@ func TestTune(t *testing.T) {
 		t.Errorf("before: %g", got)
 	}
 	kept, err := op.KeepTuning(t.Context(), registry.TunedParams{Params: map[string]int64{"level": 3}, PlanUS: 2, TunedUS: 1}, out, x)
-	if err != nil || kept.Shapes != "out float32 (65-128), x float32 (65-128)" || kept.Op != "level" || kept.Device == "" || kept.Driver == "" {
+	if err != nil || kept.Shapes != "out float32 (65-128), x float32 (65-128)" || kept.Op != "level" || kept.Device == "" ||
+		kept.Driver == "" {
 		t.Errorf("kept %+v, %v", kept, err)
 	}
 

@@ -95,7 +95,8 @@
 // 1 MiB, 1000 files, 20,000 names in keys, arrays and array elements, 100,000 folder entries
 // that globs read, 1 MiB of text from variables. A value: 16 levels of tables and arrays, a key
 // of 1 KiB with the names of its tables, 16 KiB of text; a path 1 KiB. A module: 500 sources
-// (a glob is one), 500 operators, 4096 parts. An operator: 8 launch parameters, 512 combinations of their values on a target. All modules together inherit 1,048,576 flags. Reading stops after 100 mistakes.
+// (a glob is one), 500 operators, 4096 parts. An operator: 8 launch
+// parameters, 512 combinations of their values on a target. All modules together inherit 1,048,576 flags. Reading stops after 100 mistakes.
 //
 // A flag is accepted if its reads and writes are known. Flags for outputs, steps, dependency
 // files, the target or parts of the toolchain are refused, because the build sets those itself.

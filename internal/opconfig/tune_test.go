@@ -11,7 +11,8 @@ import (
 )
 
 func TestLaunchParams(t *testing.T) {
-	text := withTolerance("tune.tile = { values = [64, 16], targets = [\"cpu\", \"gfx9*\"], doc = \"a tile\" }\ntune.mode = { values = [0, -1] }")
+	text := withTolerance(`tune.tile = { values = [64, 16], targets = ["cpu", "gfx9*"], doc = "a tile" }
+tune.mode = { values = [0, -1] }`)
 	cfg, err := opconfig.Load(tree(map[string]string{"config/main.toml": text}), "config/main.toml", opconfig.Options{Env: env(nil)})
 	if err != nil {
 		t.Fatal(err)
