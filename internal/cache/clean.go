@@ -246,7 +246,9 @@ func (d *Dir) references(a Artifact) map[string]struct{} {
 	add := func(path string) { paths[path] = struct{}{} }
 	add(d.recordPath(Linked, a.LinkKey))
 	add(d.recordPath(BuildRecord, a.BuildRecordKey))
-	add(d.recordPath(Tuning, TuningKey(a.Digest)))
+	if tuned := d.recordPath(Tuning, TuningKey(a.Digest)); present(tuned) { // few libraries have one
+		add(tuned)
+	}
 	units := a.Units
 	if r := d.recent(a.BuildRecordKey); r.Artifact == a.ID {
 		units = slices.Concat(units, r.Refs)
