@@ -35,7 +35,7 @@
 package causalconv1d
 
 // The names of the Go API are shorter than those of the operators, which PyTorch users know.
-//go:generate go run ../cmd/aiterctl --root .. --no-builtin generate go module_causal_conv1d --output ops.go --name causal_conv1d_fwd=Forward,causal_conv1d_bwd=Backward,causal_conv1d_update=Update,causal_conv1d_varlen_fwd=VarlenForward,causal_conv1d_varlen_states=VarlenStates,causal_conv1d_serve_update=ServeUpdate,causal_conv1d_update_split_qkv=UpdateSplitQKV --name use_silu=SiLU,pad_slot_id=PadSlot,final_states_out=FinalStates --name dx=DX,dweight=DWeight,dbias=DBias,dout=DOut,dfinal_states=DFinalStates,dinitial_states=DInitialStates
+//go:generate go run ../cmd/aiterctl --root .. --no-builtin generate go module_causal_conv1d --output ops.go --name causal_conv1d_fwd=Forward,causal_conv1d_bwd=Backward,causal_conv1d_update=Update,causal_conv1d_varlen_fwd=VarlenForward,causal_conv1d_varlen_states=VarlenStates,causal_conv1d_serve_update=ServeUpdate,causal_conv1d_update_split_qkv=UpdateSplitQKV,causal_conv1d_serve_fwd=ServeForward,causal_conv1d_fwd_split_qkv=ForwardSplitQKV --name use_silu=SiLU,pad_slot_id=PadSlot,final_states_out=FinalStates --name dx=DX,dweight=DWeight,dbias=DBias,dout=DOut,dfinal_states=DFinalStates,dinitial_states=DInitialStates
 
 // NoSlot is the default slot index of padding rows.
 const NoSlot int64 = -1

@@ -11,13 +11,15 @@ import (
 
 // Ops is the operators of one registry. It is safe for concurrent use.
 type Ops struct {
-	forward        *registry.Op
-	backward       *registry.Op
-	update         *registry.Op
-	varlenForward  *registry.Op
-	varlenStates   *registry.Op
-	serveUpdate    *registry.Op
-	updateSplitQKV *registry.Op
+	forward         *registry.Op
+	backward        *registry.Op
+	update          *registry.Op
+	varlenForward   *registry.Op
+	varlenStates    *registry.Op
+	serveUpdate     *registry.Op
+	updateSplitQKV  *registry.Op
+	serveForward    *registry.Op
+	forwardSplitQKV *registry.Op
 }
 
 // New looks up the operators. It builds nothing; call [registry.Registry.Warm] to build before the first call.
@@ -35,6 +37,8 @@ func New(reg *registry.Registry) (*Ops, error) {
 		{&o.varlenStates, "causal_conv1d_varlen_states"},
 		{&o.serveUpdate, "causal_conv1d_serve_update"},
 		{&o.updateSplitQKV, "causal_conv1d_update_split_qkv"},
+		{&o.serveForward, "causal_conv1d_serve_fwd"},
+		{&o.forwardSplitQKV, "causal_conv1d_fwd_split_qkv"},
 	} {
 		op, err := reg.Lookup(want.name)
 		if err != nil {
@@ -260,4 +264,101 @@ func (o *Ops) UpdateSplitQKV(ctx context.Context, a UpdateSplitQKV) error {
 		padSlotValue = *a.PadSlot
 	}
 	return o.updateSplitQKV.Call(ctx, a.Q, a.K, a.V, a.X, a.ConvState, a.Weight, a.Bias, a.SiLU, a.ConvStateIndices, leadingStateValue, padSlotValue)
+}
+
+// ServeForward are the arguments of [Ops.ServeForward].
+type ServeForward struct {
+	Out *tensor.Tensor // written: (D, T), the type of x; it may be x itself, which is copied first
+	X   *tensor.Tensor // (D, T) float32, float16 or bfloat16; sequences one after another
+	// written: (N, D, S) float32, float16 or bfloat16; N slots, read and written; S is W-1 or more
+	ConvStates *tensor.Tensor
+	// (G, W) float32, float16 or bfloat16; G divides D: channel d has filter d / (D / G)
+	Weight        *tensor.Tensor
+	QueryStartLoc *tensor.Tensor // (B+1) int32 or int64; where each sequence begins in x, and the end of the last
+	Bias          *tensor.Tensor // (D) or (0) float32, float16 or bfloat16; an empty tensor is none; may be nil
+	SiLU          bool           // apply SiLU to the result
+	// (B) or (B, M) int32 or int64; slot of each sequence, or the slots of its blocks; by default
+	// sequence b has slot b; may be nil
+	CacheIndices *tensor.Tensor
+	// (B) bool; whether the sequence continues the state of its slot; by default none does; may be nil
+	HasInitialState *tensor.Tensor
+	// (B) int32 or int64; column of cache_indices with the first block that ends in the call: each one
+	// from it up to the last column receives the state at its end; may be nil
+	BlockIdxFirstScheduledToken *tensor.Tensor
+	// (B) int32 or int64; column of cache_indices with the slot for the last state; by default the slot
+	// that is read; may be nil
+	BlockIdxLastScheduledToken *tensor.Tensor
+	// (B) int32 or int64; column of cache_indices with the slot to read; by default 0; may be nil
+	InitialStateIdx *tensor.Tensor
+	// (B) int32 or int64; tokens of the sequence before the call, by default 0: blocks end at multiples
+	// of block_size_to_align, counted with these; may be nil
+	NumComputedTokens *tensor.Tensor
+	BlockSizeToAlign  int64 // tokens of a block
+	LeadingState      *bool // a longer state is its first W-1 entries, otherwise all S; nil is true
+	// a sequence without tokens changes no slot, otherwise its slot receives its initial state, or
+	// zeros; nil is true
+	SkipEmpty *bool
+	// slot index of sequences to skip, whose out is 0, and of blocks that are not written; nil is -1
+	PadSlot *int64
+}
+
+// ServeForward calls causal_conv1d_serve_fwd: causal_conv1d_varlen_fwd for serving: state blocks,
+// states of any type and length.
+func (o *Ops) ServeForward(ctx context.Context, a ServeForward) error {
+	leadingStateValue := bool(true)
+	if a.LeadingState != nil {
+		leadingStateValue = *a.LeadingState
+	}
+	skipEmptyValue := bool(true)
+	if a.SkipEmpty != nil {
+		skipEmptyValue = *a.SkipEmpty
+	}
+	padSlotValue := int64(-1)
+	if a.PadSlot != nil {
+		padSlotValue = *a.PadSlot
+	}
+	return o.serveForward.Call(ctx, a.Out, a.X, a.ConvStates, a.Weight, a.QueryStartLoc, a.Bias, a.SiLU, a.CacheIndices, a.HasInitialState, a.BlockIdxFirstScheduledToken, a.BlockIdxLastScheduledToken, a.InitialStateIdx, a.NumComputedTokens, a.BlockSizeToAlign, leadingStateValue, skipEmptyValue, padSlotValue)
+}
+
+// ForwardSplitQKV are the arguments of [Ops.ForwardSplitQKV].
+type ForwardSplitQKV struct {
+	Q *tensor.Tensor // written: (T, Q), the type of x; the first channels
+	K *tensor.Tensor // written: (T, K), the type of x; the channels behind them
+	V *tensor.Tensor // written: (T, V), the type of x; the last channels
+	X *tensor.Tensor // (D, T) float32, float16 or bfloat16; sequences one after another; D is Q + K + V
+	// written: (N, D, S) float32, float16 or bfloat16; N slots, read and written; S is W-1 or more
+	ConvStates *tensor.Tensor
+	// (G, W) float32, float16 or bfloat16; G divides D: channel d has filter d / (D / G)
+	Weight        *tensor.Tensor
+	QueryStartLoc *tensor.Tensor // (B+1) int32 or int64; where each sequence begins in x, and the end of the last
+	Bias          *tensor.Tensor // (D) or (0) float32, float16 or bfloat16; an empty tensor is none; may be nil
+	SiLU          bool           // apply SiLU to the result
+	// (B) int32 or int64; slot of each sequence; by default sequence b has slot b; may be nil
+	CacheIndices *tensor.Tensor
+	// (B) bool; whether the sequence continues the state of its slot; by default none does; may be nil
+	HasInitialState *tensor.Tensor
+	LeadingState    *bool // a longer state is its first W-1 entries, otherwise all S; nil is true
+	// a sequence without tokens changes no slot, otherwise its slot receives its initial state, or
+	// zeros; nil is true
+	SkipEmpty *bool
+	// slot index of sequences to skip: their outputs are 0, and no state changes; nil is -1
+	PadSlot *int64
+}
+
+// ForwardSplitQKV calls causal_conv1d_fwd_split_qkv: causal_conv1d_serve_fwd whose output is three
+// tensors, each of some channels.
+func (o *Ops) ForwardSplitQKV(ctx context.Context, a ForwardSplitQKV) error {
+	leadingStateValue := bool(true)
+	if a.LeadingState != nil {
+		leadingStateValue = *a.LeadingState
+	}
+	skipEmptyValue := bool(true)
+	if a.SkipEmpty != nil {
+		skipEmptyValue = *a.SkipEmpty
+	}
+	padSlotValue := int64(-1)
+	if a.PadSlot != nil {
+		padSlotValue = *a.PadSlot
+	}
+	return o.forwardSplitQKV.Call(ctx, a.Q, a.K, a.V, a.X, a.ConvStates, a.Weight, a.QueryStartLoc, a.Bias, a.SiLU, a.CacheIndices, a.HasInitialState, leadingStateValue, skipEmptyValue, padSlotValue)
 }

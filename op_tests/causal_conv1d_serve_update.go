@@ -114,13 +114,15 @@ func inferServed(given args) (Case, error) {
 
 // infer determines which optional arguments are given.
 func (s *Serving) infer(given args) {
-	for _, name := range []string{"conv_state_indices", "query_start_loc", "num_accepted_tokens", "retrieve_parent_token"} {
+	for _, name := range []string{"conv_state_indices", "cache_indices", "query_start_loc", "num_accepted_tokens", "retrieve_parent_token"} {
 		if t := given.tensor(name); t != nil {
 			s.Wide = t.DType() == tensor.Int64
 		}
 	}
-	if t := given.tensor("conv_state_indices"); t != nil && t.Rank() == 2 {
-		s.Blocks = t.Dim(1)
+	for _, name := range []string{"conv_state_indices", "cache_indices"} {
+		if t := given.tensor(name); t != nil && t.Rank() == 2 {
+			s.Blocks = t.Dim(1)
+		}
 	}
 	s.Accepted, s.Tree, s.Residual = given.has("num_accepted_tokens"), given.has("retrieve_parent_token"), given.has("residual")
 	s.Window, s.WindowRows = given.has("intermediate_conv_window"), given.has("intermediate_state_indices")
@@ -135,8 +137,9 @@ func (s *Serving) infer(given args) {
 // served is one sequence of a serving operator.
 type served struct {
 	row, start, n  int
-	from, to       int // slots; -1: none
-	end            int // X[u] before the sequence is entry end + u
+	from, to       int  // slots; -1: none
+	end            int  // X[u] before the sequence is entry end + u
+	blank          bool // zeros precede the sequence
 	parent, window func(t int) int
 }
 
@@ -144,6 +147,7 @@ type served struct {
 type servedConv1d struct {
 	*statefulConv1d
 	in      inputs
+	table   string    // the argument with the slots
 	rows    bool      // x is (tokens, dim)
 	stored  []float64 // x as conv_state's type holds it
 	kept    int
@@ -151,9 +155,9 @@ type servedConv1d struct {
 	before  []float64 // conv_state before the call
 }
 
-func newServedConv1d(in inputs) *servedConv1d {
+func newServedConv1d(in inputs, state, table string) *servedConv1d {
 	p := conv(in.Case)
-	s := &servedConv1d{statefulConv1d: newStatefulConv1d(in, "conv_state"), in: in, rows: p.State.Serve.Packed, kept: int(p.Width) - 1}
+	s := &servedConv1d{statefulConv1d: newStatefulConv1d(in, state), in: in, table: table, rows: p.State.Serve.Packed, kept: int(p.Width) - 1}
 	if p.State.Serve.Trailing {
 		s.kept = s.length
 	}
@@ -180,12 +184,12 @@ func (s *servedConv1d) at(v served, d, t int) int {
 	if s.rows {
 		return (v.start+t)*s.dim + d
 	}
-	return (v.row*s.dim+d)*s.seqlen + t
+	return (v.row*s.dim+d)*s.seqlen + v.start + t
 }
 
 // slotAt returns the slot in a column of the table, or -1.
 func (s *servedConv1d) slotAt(b int, column string) int {
-	table, columns := s.in.values["conv_state_indices"], max(int(serving(s.in.Case).Blocks), 1)
+	table, columns := s.in.values[s.table], max(int(serving(s.in.Case).Blocks), 1)
 	if table == nil {
 		return b
 	}
@@ -222,7 +226,7 @@ func (s *servedConv1d) sequence(b int) (served, bool) {
 		ok = ok && n >= 1 && v.end <= s.length
 	}
 	v.parent, v.window = s.parentsOf(b), s.windowOf(b, v)
-	return v, ok && v.n > 0
+	return v, ok
 }
 
 func (s *servedConv1d) parentsOf(b int) func(int) int {
@@ -262,11 +266,19 @@ func (s *servedConv1d) values(v served, d, t int, stored bool) []float64 {
 		if t >= 0 {
 			values[k] = x[s.at(v, d, t)]
 		} else {
-			values[k] = s.before[(v.from*s.dim+d)*s.length+v.end+t]
+			values[k] = s.past(v, d, t)
 		}
 		t = v.parent(t)
 	}
 	return values
+}
+
+// past is X[u] for u < 0.
+func (s *servedConv1d) past(v served, d, u int) float64 {
+	if v.blank {
+		return 0
+	}
+	return s.before[(v.from*s.dim+d)*s.length+v.end+u]
 }
 
 // token is the output before the residual.
@@ -281,32 +293,33 @@ func (s *servedConv1d) token(v served, d, t int) float64 {
 	return s.activate(p)
 }
 
-// store writes a channel of the sequence's slot.
-func (s *servedConv1d) store(v served, d int) {
-	if v.to < 0 {
-		return
-	}
-	n := s.kept
-	if s.in.values["num_accepted_tokens"] != nil {
-		n = s.width - 2 + v.n
-	}
-	cells := s.slotValues(v.to, d)
+// store writes the n values of a channel in front of token end to a slot.
+func (s *servedConv1d) store(v served, d, slot, n, end int) {
+	cells := s.slotValues(slot, d)
 	for j := range n {
-		if u := v.n - n + j; u >= 0 {
+		if u := end - n + j; u >= 0 {
 			cells[j] = s.stored[s.at(v, d, u)]
 		} else {
-			cells[j] = s.before[(v.from*s.dim+d)*s.length+v.end+u]
+			cells[j] = s.past(v, d, u)
 		}
 	}
 }
 
+// written is the number of values that a slot receives from n tokens.
+func (s *servedConv1d) written(n int) int {
+	if s.in.values["num_accepted_tokens"] != nil {
+		return s.width - 2 + n
+	}
+	return s.kept
+}
+
 func referenceServed(in inputs) map[string][]float64 {
-	s := newServedConv1d(in)
+	s := newServedConv1d(in, "conv_state", "conv_state_indices")
 	out, residual := make([]float64, len(s.x)), in.values["residual"]
 	window := slices.Clone(in.values["intermediate_conv_window"])
 	for b := range s.batch {
 		v, ok := s.sequence(b)
-		if !ok {
+		if !ok || v.n == 0 {
 			continue
 		}
 		for d := range s.dim {
@@ -319,7 +332,9 @@ func referenceServed(in inputs) map[string][]float64 {
 					copy(window[at+d*(s.width-1):], s.values(v, d, t, true)[1:])
 				}
 			}
-			s.store(v, d)
+			if v.to >= 0 {
+				s.store(v, d, v.to, s.written(v.n), v.n)
+			}
 		}
 	}
 	return map[string][]float64{"out": out, "conv_state": s.state, "intermediate_conv_window": window}

@@ -24,6 +24,10 @@ type Serving struct {
 	Wide bool
 	// Blocks is the number of slots of a sequence; 0 for one without columns.
 	Blocks int64
+	// Align is block_size_to_align; 0 passes neither it nor the columns of the first blocks.
+	Align int64
+	// StoresEmpty clears skip_empty.
+	StoresEmpty bool
 	// Key is the number of channels of each of q and k.
 	Key int64
 	// Type is the element type of states; default that of x.
@@ -33,7 +37,7 @@ type Serving struct {
 func (s Serving) words() []string {
 	words := setWords(flagWord{s.Packed, "packed"}, flagWord{s.Accepted, "accepted"}, flagWord{s.Tree, "tree"}, flagWord{s.Window, "window"},
 		flagWord{s.WindowRows, "rows"}, flagWord{s.Residual, "residual"}, flagWord{s.Trailing, "trailing"}, flagWord{s.Wide, "wide"},
-		flagWord{s.Blocks > 0, "blocks"}, flagWord{s.Key > 0, "key"})
+		flagWord{s.Blocks > 0, "blocks"}, flagWord{s.Align > 0, "align"}, flagWord{s.StoresEmpty, "empty"}, flagWord{s.Key > 0, "key"})
 	if s.Type != 0 {
 		words = append(words, "state-"+s.Type.String())
 	}

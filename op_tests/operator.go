@@ -10,7 +10,7 @@ import (
 func operators() []operator {
 	return []operator{
 		causalConv1dFwd(), causalConv1dBwd(), causalConv1dUpdate(), causalConv1dVarlenFwd(), causalConv1dVarlenStates(),
-		causalConv1dServeUpdate(), causalConv1dUpdateSplitQKV(), rmsNorm(),
+		causalConv1dServeUpdate(), causalConv1dUpdateSplitQKV(), causalConv1dServeFwd(), causalConv1dFwdSplitQKV(), rmsNorm(),
 	}
 }
 

@@ -44,6 +44,11 @@ func TestGenerateFollowsTheSchema(t *testing.T) {
 			"num_accepted_tokens block_idx_last_scheduled_token initial_state_idx retrieve_parent_token residual " +
 			"intermediate_conv_window intermediate_state_indices leading_state clear_padding pad_slot_id",
 		"causal_conv1d_update_split_qkv": "q k v x conv_state weight bias use_silu conv_state_indices leading_state pad_slot_id",
+		"causal_conv1d_serve_fwd": "out x conv_states weight query_start_loc bias use_silu cache_indices has_initial_state " +
+			"block_idx_first_scheduled_token block_idx_last_scheduled_token initial_state_idx num_computed_tokens block_size_to_align " +
+			"leading_state skip_empty pad_slot_id",
+		"causal_conv1d_fwd_split_qkv": "q k v x conv_states weight query_start_loc bias use_silu cache_indices has_initial_state " +
+			"leading_state skip_empty pad_slot_id",
 	}
 	for _, op := range Conv1dOperators() {
 		p := generate(t, op, caseWithAllArguments())
@@ -57,8 +62,12 @@ func TestGenerateFollowsTheSchema(t *testing.T) {
 		for i, name := range bare.ArgNames {
 			optional := slices.Contains([]string{"bias", "dbias", "seq_idx", "cache_seqlens", "final_states_out", "has_initial_state",
 				"query_start_loc", "num_accepted_tokens", "block_idx_last_scheduled_token", "initial_state_idx", "retrieve_parent_token",
-				"residual", "intermediate_conv_window"}, name) && !(op == "causal_conv1d_varlen_fwd" && name == "query_start_loc") ||
-				strings.HasSuffix(name, "_states") || strings.HasSuffix(name, "_indices")
+				"residual", "intermediate_conv_window"}, name) || strings.HasSuffix(name, "_states") || strings.HasSuffix(name, "_indices") ||
+				strings.HasPrefix(name, "block_idx_") || name == "num_computed_tokens"
+			prefill := slices.Contains([]string{"causal_conv1d_serve_fwd", "causal_conv1d_fwd_split_qkv"}, op)
+			if name == "query_start_loc" && (prefill || op == "causal_conv1d_varlen_fwd") || prefill && name == "conv_states" {
+				optional = false
+			}
 			if (bare.Args[i] == nil) != optional {
 				t.Errorf("%s: %s = %v", op, name, bare.Args[i])
 			}

@@ -25,7 +25,8 @@ func TestServing(t *testing.T) {
 		cases = append(cases, optests.Case{DType: tensor.BFloat16, Seed: uint64(i), Params: optests.Conv1d{Batch: 3, Dim: 5, Seqlen: 4, Width: 9,
 			WithInitial: true, WithFinal: i > 0, WithSeqIdx: i > 1, Layout: optests.Layout(i % 2)}})
 	}
-	for _, op := range []string{"causal_conv1d_serve_update", "causal_conv1d_update_split_qkv"} {
+	for _, op := range []string{"causal_conv1d_serve_update", "causal_conv1d_update_split_qkv", "causal_conv1d_serve_fwd",
+		"causal_conv1d_fwd_split_qkv"} {
 		t.Run(op, func(t *testing.T) { target.checkIdeal(t, op, slices.Values(cases)) })
 	}
 	t.Run("rolled back", target.checkRollback)
@@ -124,7 +125,7 @@ func (g target) checkServingRefusals(t *testing.T) {
 		{[]any{out, x, f32(2, 3, 2), w}, "argument 'conv_state': expected a length of at least 3 (width-1), got shape (2, 3, 2)"},
 		{[]any{out, x, f32(1, 3, 3), w}, "argument 'conv_state': expected at least 2 slots"},
 		{[]any{out, x, state, w, nil, false, nil, nil, int64(-1), nil, i32(2)},
-			"argument 'block_idx_last_scheduled_token': is a column of conv_state_indices, which is missing"},
+			"argument 'block_idx_last_scheduled_token': is a column of the slot indices, which are missing"},
 		{[]any{out, x, state, w, nil, false, nil, nil, int64(-1), nil, nil, nil, i32(2, 4)},
 			"argument 'retrieve_parent_token': expected a column for each of 5 tokens, got shape (2, 4)"},
 		{[]any{out, x, state, w, nil, false, nil, nil, int64(-1), nil, nil, nil, nil, nil, nil, i32(2)},

@@ -268,6 +268,12 @@ func TestVerifyFromTheEnvironment(t *testing.T) {
 		"causal_conv1d_update_split_qkv": func() []any {
 			return []any{x(2, 1), x(2, 1), x(2, 2), x(2, 4), x(4, 4, 5), x(1, 4), x(4), true, index(3, 1)}
 		},
+		"causal_conv1d_serve_fwd": func() []any {
+			return []any{x(3, 9), x(3, 9), x(4, 3, 5), x(1, 4), index(0, 2, 9), x(3), true, index(3, 1)}
+		},
+		"causal_conv1d_fwd_split_qkv": func() []any {
+			return []any{x(9, 1), x(9, 1), x(9, 2), x(4, 9), x(4, 4, 5), x(1, 4), index(0, 2, 9), x(4), true, index(3, 1)}
+		},
 	}
 	var wg sync.WaitGroup
 	for name, args := range calls {

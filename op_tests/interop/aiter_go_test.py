@@ -223,6 +223,52 @@ def raised(attempt):
     return ""
 
 
+def check_prefill(_):
+    """Packed prefills, in chunks with state blocks, give what whole sequences give; mixed batches too, whole or divided."""
+    from aiter_go import serving
+
+    count = 0
+    for dtype, index, block in itertools.product(TOLERANCE, (torch.int32, torch.int64), (4, 8)):
+        weight, bias, length, done = torch.randn(6, 4), torch.randn(6), 21, 0
+        x, state = torch.randn(6, length).to(dtype), torch.zeros(9, 6, 3, dtype=dtype)
+        table = torch.tensor([[5, 3, 8, 1, 7, 2]], dtype=index)
+        want = reference(x[None].double(), weight.double(), bias.double(), True)[0][0]
+        for end in (3, 12, 13, length):
+            def column(n):
+                return torch.tensor([n], dtype=index)
+            out = serving.causal_conv1d_fn(
+                x[:, done:end], weight, bias, state, torch.tensor([0, end - done], dtype=index), table,
+                torch.tensor([done > 0]), "silu", block_idx_first_scheduled_token=column(done // block),
+                block_idx_last_scheduled_token=column((end - 1) // block), initial_state_idx=column(max(done - 1, 0) // block),
+                num_computed_tokens=column(done), block_size_to_align=block)
+            close("out", (dtype, index, block, end), out, want[:, done:end])
+            done = end
+        for i, end in enumerate([*range(block, length, block), length]):
+            assert torch.equal(state[table[0, i]], x[:, end - 3 : end]), (dtype, index, block, end)
+        count += 1
+    # Two steps of one token, padding, an empty sequence, and a prefill longer than a decoding call takes.
+    x, weight, starts = torch.randn(10, 9), torch.randn(10, 4), torch.tensor([0, 1, 2, 3, 3, 9])
+    states, slots = torch.randn(6, 10, 3), torch.tensor([4, 2, 0, 1, 3])
+    has = torch.tensor([True, True, True, True, False])
+    mixed, divided = states.clone(), states.clone()
+    out = serving.causal_conv1d_fn(x, weight, None, mixed, starts, slots, has, pad_slot_id=0)
+    tokens = serving.causal_conv1d_update(x.T.contiguous(), divided, weight, None, "silu", slots, None, starts, 1, 0)
+    rest = serving.causal_conv1d_fn(x[:, 3:], weight, None, divided, starts[3:] - 3, slots[3:], has[3:])
+    assert torch.equal(mixed, divided) and torch.equal(mixed[[0, 1, 5]], states[[0, 1, 5]])
+    close("out", "mixed", torch.cat([tokens[:3].T, rest], dim=1), out.double())
+    given, copy = x.clone(), states.clone()
+    assert serving.causal_conv1d_fn(given, weight, None, copy, starts, slots, has, null_block_id=0, out=given) is given
+    assert torch.equal(given, out) and torch.equal(copy, mixed)
+    q, k, v = serving.causal_conv1d_split_qkv_fn(x, weight, None, states, starts, 2, 6, slots, has, pad_slot_id=0)
+    close("q, k and v", "split", torch.cat([q, k, v], dim=1).T, out.double())
+    assert torch.equal(states, mixed) and q.is_contiguous() and q.shape == (9, 2)
+    text = raised(lambda: serving.causal_conv1d_split_qkv_fn(x, weight, None, states, starts, 3, 6))
+    assert text.startswith("ValueError: x has 10 channels; expected 2 * k_dim + v_dim = 12"), text
+    none = serving.causal_conv1d_fn(x, weight, None, None, starts)
+    close("out", "no states", none[:, 3:], out[:, 3:].double())
+    return count + 1
+
+
 def check_integers(example):
     """Integers of other types than int32 are converted if their values fit, and refused if not, before anything is written."""
     count = 0
@@ -380,7 +426,7 @@ def main():
     sys.path.insert(0, sys.argv[1])
     import aiter_go as example
 
-    for check in (check_gradients, check_finite_differences, check_modules, check_final_states_out, check_update, check_serving,
+    for check in (check_gradients, check_finite_differences, check_modules, check_final_states_out, check_update, check_serving, check_prefill,
                   check_integers, check_errors, check_operators, check_compiled, check_aiter_names, check_targets):
         print(f"{check.__name__}: {check(example)} cases")
 

@@ -150,13 +150,82 @@ def _serve_update(*args):
     call(CONV, "causal_conv1d_serve_update", *args)
 
 
+_library.define(
+    "serve_fwd(Tensor(a!) out, Tensor x, Tensor(b!) conv_states, Tensor weight, Tensor query_start_loc, Tensor? bias, bool silu, "
+    "Tensor? cache_indices, Tensor? has_initial_state, Tensor? block_idx_first_scheduled_token, "
+    "Tensor? block_idx_last_scheduled_token, Tensor? initial_state_idx, Tensor? num_computed_tokens, int block_size_to_align, "
+    "bool leading_state, bool skip_empty, int pad_slot_id) -> ()"
+)
+
+
+def _serve_fwd(*args):
+    call(CONV, "causal_conv1d_serve_fwd", *args)
+
+
 for _key in ("CPU", "CUDA"):  # torch's name for the devices of ROCm too
     _library.impl("serve_update", _serve_update, _key)
+    _library.impl("serve_fwd", _serve_fwd, _key)
 torch.library.register_fake("aiter_go::serve_update", lambda *args: None, lib=_library)
+torch.library.register_fake("aiter_go::serve_fwd", lambda *args: None, lib=_library)
 
 
 def serve_update(*args):
     torch.ops.aiter_go.serve_update(*args)
+
+
+def serve_fwd(*args):
+    torch.ops.aiter_go.serve_fwd(*args)
+
+
+@torch.library.custom_op("aiter_go::causal_conv1d_varlen_fwd", mutates_args=("conv_states",))
+def varlen_fwd(
+    x: Tensor,
+    weight: Tensor,
+    bias: Optional[Tensor],
+    silu: bool,
+    query_start_loc: Tensor,
+    conv_states: Optional[Tensor],
+    cache_indices: Optional[Tensor],
+    has_initial_state: Optional[Tensor],
+    pad_slot_id: int,
+) -> Tensor:
+    out = torch.empty_like(x)
+    call(CONV, "causal_conv1d_varlen_fwd", out, x, weight, bias, silu, query_start_loc, conv_states, cache_indices, has_initial_state,
+         pad_slot_id)
+    return out
+
+
+@varlen_fwd.register_fake
+def _(x, weight, bias, silu, query_start_loc, conv_states, cache_indices, has_initial_state, pad_slot_id):
+    return torch.empty_like(x)
+
+
+@torch.library.custom_op("aiter_go::causal_conv1d_fwd_split_qkv", mutates_args=("conv_states",))
+def fwd_split_qkv(
+    x: Tensor,
+    conv_states: Tensor,
+    weight: Tensor,
+    key_dim: int,
+    query_start_loc: Tensor,
+    bias: Optional[Tensor],
+    silu: bool,
+    cache_indices: Optional[Tensor],
+    has_initial_state: Optional[Tensor],
+    pad_slot_id: int,
+) -> list[Tensor]:
+    parts = _packed_parts(x, key_dim)
+    call(CONV, "causal_conv1d_fwd_split_qkv", *parts, x, conv_states, weight, query_start_loc, bias, silu, cache_indices,
+         has_initial_state, True, True, pad_slot_id)
+    return parts
+
+
+def _packed_parts(x, key_dim):
+    return [x.new_empty((x.shape[1], n)) for n in (key_dim, key_dim, x.shape[0] - 2 * key_dim)]
+
+
+@fwd_split_qkv.register_fake
+def _(x, conv_states, weight, key_dim, query_start_loc, bias, silu, cache_indices, has_initial_state, pad_slot_id):
+    return _packed_parts(x, key_dim)
 
 
 @torch.library.custom_op("aiter_go::causal_conv1d_update_split_qkv", mutates_args=("conv_state",))

@@ -1,6 +1,6 @@
-"""Decoding in serving engines: the arguments of vLLM's causal_conv1d_update and of AIter's causal_conv1d_update_split_qkv.
+"""Serving engines: vLLM's causal_conv1d_fn and causal_conv1d_update, AIter's operators that write q, k and v apart.
 
-    from aiter_go.serving import causal_conv1d_update
+    from aiter_go.serving import causal_conv1d_fn, causal_conv1d_update
 
 Indices are int32 or int64 and are not copied. An empty tensor of them is the same as None. Gradients are not computed.
 """
@@ -9,7 +9,13 @@ import torch
 
 from . import PAD_SLOT_ID, _ops
 
-__all__ = ["PAD_SLOT_ID", "causal_conv1d_update", "causal_conv1d_update_split_qkv"]
+__all__ = [
+    "PAD_SLOT_ID",
+    "causal_conv1d_fn",
+    "causal_conv1d_split_qkv_fn",
+    "causal_conv1d_update",
+    "causal_conv1d_update_split_qkv",
+]
 
 
 def _uses_silu(activation):
@@ -26,6 +32,86 @@ def _is_plain(x, conv_state, weight, slots, leading_state):
     """Reports whether the faster operator causal_conv1d_update does the same: it has int32 slots, and states of x's type that shift."""
     shifts = not leading_state or conv_state.shape[2] == weight.shape[1] - 1
     return shifts and conv_state.dtype == x.dtype and (slots is None or (slots.dtype == torch.int32 and slots.dim() == 1))
+
+
+def causal_conv1d_fn(
+    x,
+    weight,
+    bias,
+    conv_states,
+    query_start_loc,
+    cache_indices=None,
+    has_initial_state=None,
+    activation="silu",
+    pad_slot_id=PAD_SLOT_ID,
+    block_idx_first_scheduled_token=None,
+    block_idx_last_scheduled_token=None,
+    initial_state_idx=None,
+    num_computed_tokens=None,
+    block_size_to_align=0,
+    metadata=None,
+    validate_data=False,
+    *,
+    null_block_id=None,
+    out=None,
+    leading_state=True,
+    skip_empty=True,
+):
+    """Computes packed sequences of any length, and reads and writes their slots of conv_states. A decoding step is a sequence of one token
+    that has an initial state: batches of both need not be divided.
+
+    x: (dim, tokens)
+    conv_states: (slots, dim, length) of any of the three float types, or None: no states are read or written
+    query_start_loc: (batch + 1,), where each sequence begins, and the end of the last
+    cache_indices: (batch,), or (batch, blocks) with columns: initial_state_idx (read), block_idx_last_scheduled_token (written), and
+        those from block_idx_first_scheduled_token up to it, each of which receives the state at the end of its block of
+        block_size_to_align tokens, counted with num_computed_tokens. A slot that a sequence writes must be no other sequence's
+    has_initial_state: (batch,) of bool, whether a sequence continues its slot; by default none does
+    metadata, validate_data: ignored: no schedule is needed, and arguments are always checked
+    null_block_id: the same as pad_slot_id, and replaces it
+    out: written instead of a new tensor. It may be x, of which the operator then makes a copy
+    leading_state: a state longer than width - 1 is its first entries (vLLM), otherwise all of them (causal-conv1d)
+    skip_empty: a sequence without tokens leaves its slot (vLLM); otherwise the slot receives its initial state, or zeros (causal-conv1d)
+
+    Returns out, with the shape of x. It is 0 where a sequence is skipped.
+    """
+    pad = pad_slot_id if null_block_id is None else null_block_id
+    silu, has = _uses_silu(activation), _given(has_initial_state)
+    if conv_states is None:
+        starts = query_start_loc.to(torch.int32)
+        slots = None if _given(cache_indices) is None else cache_indices.to(torch.int32)
+        result = _ops.varlen_fwd(x, weight, bias, silu, starts, None, slots, None, pad)
+        return result if out is None else out.copy_(result)
+    tables = [_given(t) for t in (block_idx_first_scheduled_token, block_idx_last_scheduled_token, initial_state_idx, num_computed_tokens)]
+    out = torch.empty_like(x) if out is None else out
+    _ops.serve_fwd(out, x, conv_states, weight, query_start_loc, bias, silu, _given(cache_indices), has, *tables, block_size_to_align,
+                   leading_state, skip_empty, pad)
+    return out
+
+
+def causal_conv1d_split_qkv_fn(
+    x,
+    weight,
+    bias,
+    conv_states,
+    query_start_loc,
+    k_dim,
+    v_dim,
+    cache_indices=None,
+    has_initial_state=None,
+    activation="silu",
+    pad_slot_id=PAD_SLOT_ID,
+    block_m=None,
+    metadata=None,
+):
+    """Computes causal_conv1d_fn of x, (2 * k_dim + v_dim, tokens), and returns the three parts of its channels.
+
+    The parts are tensors of their own: (tokens, k_dim) twice, then (tokens, v_dim). block_m and metadata are ignored: no schedule is needed.
+    """
+    if x.shape[0] != 2 * k_dim + v_dim:
+        raise ValueError(f"x has {x.shape[0]} channels; expected 2 * k_dim + v_dim = {2 * k_dim + v_dim}")
+    return tuple(_ops.fwd_split_qkv(x, conv_states, weight, k_dim, query_start_loc, bias, _uses_silu(activation), _given(cache_indices),
+                                    _given(has_initial_state), pad_slot_id))
 
 
 def causal_conv1d_update(

@@ -100,7 +100,7 @@ inline Status check_tables(const Arguments& a, Served* p) {
   AITER_TRY(check_indices(a.first, p->batch, false, &p->first));
   AITER_TRY(check_indices(a.last, p->batch, false, &p->last));
   if ((a.first || a.last) && !a.table)
-    return value_error("argument '%s': is a column of conv_state_indices, which is missing", (a.first ? a.first : a.last)->name());
+    return value_error("argument '%s': is a column of the slot indices, which are missing", (a.first ? a.first : a.last)->name());
   if (!a.parents) return Status();
   AITER_TRY(check_rank(*a.parents, 2, "(batch, tokens)"));
   AITER_TRY(check_indices(a.parents, p->batch, true, &p->parents));
