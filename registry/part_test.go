@@ -291,7 +291,8 @@ func TestWholeModuleServesEveryCall(t *testing.T) {
 	if err := r.Warm(context.Background(), tensor.Device{}, "causal_conv1d_fwd"); err != nil {
 		t.Fatal(err)
 	}
-	seen.expect(t, "warm", "fwd.cpp", "bwd.cpp", "serve_fwd.cpp", "serve_update.cpp", "update.cpp", "varlen.cpp", "cpu.cpp", "long_row.cpp", "aiter_ffi.cpp")
+	seen.expect(t, "warm", "fwd.cpp", "bwd.cpp", "serve_fwd.cpp", "serve_update.cpp",
+		"update.cpp", "varlen.cpp", "cpu.cpp", "long_row.cpp", "aiter_ffi.cpp")
 	if !r.Ready(tensor.Host(), "causal_conv1d_fwd") || !r.Ready(tensor.Host(), "causal_conv1d_bwd") {
 		t.Error("not ready after Warm")
 	}

@@ -135,7 +135,8 @@ static Status run(const PrefillArguments& a, Prefill p, int parts, bool in_place
   const OpStream stream = {static_cast<gpu_stream_t>(TVMFFIEnvGetStream(a.x.device().type, device)), op};
   Workspace filters, copy, indices;
   AITER_TRY(expand_weight(a.weight, stream, &p, &filters));
-  if (in_place) AITER_TRY(dtype_size(p.element) == 4 ? copy_x<uint32_t>(&p, device, stream, &copy) : copy_x<uint16_t>(&p, device, stream, &copy));
+  if (in_place && dtype_size(p.element) == 4) AITER_TRY(copy_x<uint32_t>(&p, device, stream, &copy));
+  if (in_place && dtype_size(p.element) == 2) AITER_TRY(copy_x<uint16_t>(&p, device, stream, &copy));
   Rows rows(p);
   AITER_TRY(take_indices(p, device, stream, &indices, &rows));
   for (int i = 0; i < parts && p.seqlen > 0; i++) AITER_TRY(launch_rows(a.x, rows.part(p, parts == 1 ? 0 : i), stream));
