@@ -28,12 +28,18 @@ of a call. --chart writes these two as one SVG file. The peaks of arithmetic are
 GPU's units times its boost clock times the rate of its architecture; a CPU has none.
 --case measures named cases; an operator of a program's own has only those.
 --compare adds the measurements of an earlier --json file; --from takes measurements
-from such a file instead of the device.`
+from such a file instead of the device.
+
+--host measures calls that begin and end in host memory: pipelined, with pinned and with
+other memory, beside the steps one after the other (allocate, upload, call, wait,
+download, free) and beside copies of as many bytes of pinned memory, in one direction
+and in both at once.`
 
 const benchExample = `  aiterctl bench causal_conv1d_fwd --json > before.json
   aiterctl bench causal_conv1d_fwd --compare before.json --html report.html
   aiterctl bench causal_conv1d_bwd --batch 8 --dim 2048 --seqlen 512,1024,2048,4096 --dtype bfloat16 --use_silu --csv
   aiterctl bench causal_conv1d_fwd --batch 2 --dim 4096 --seqlen 4096 --width 4,8,16,32,64,128 --chart width.svg
+  aiterctl bench causal_conv1d_fwd --batch 16 --dim 2048 --seqlen 4096 --dtype bfloat16 --host
   aiterctl bench causal_conv1d_fwd --from h200.json --html h200.html`
 
 const benchListedExample = `  aiterctl bench OP --json > before.json
@@ -44,7 +50,7 @@ type benchFlags struct {
 	caseFlags
 	timingFlags
 	deviceFlags
-	csv           bool
+	csv, host     bool
 	html, chart   string
 	compare, from string
 }
@@ -62,8 +68,11 @@ func newBench(a *app) *cobra.Command {
 			if f.csv && a.json {
 				return usagef("--csv and --json exclude each other")
 			}
-			if err := errors.Join(f.timingFlags.check(), f.checkNames()); err != nil {
+			if err := errors.Join(f.timingFlags.check(), f.checkNames(), f.checkHost()); err != nil {
 				return err
+			}
+			if f.host {
+				return a.benchHost(cmd.Context(), f, a.opArg(args))
 			}
 			return a.benchOp(cmd.Context(), f, a.opArg(args))
 		},
@@ -73,6 +82,7 @@ func newBench(a *app) *cobra.Command {
 	f.timingFlags.add(fl)
 	f.deviceFlags.add(fl)
 	fl.BoolVar(&f.csv, "csv", false, "print CSV to stdout")
+	fl.BoolVar(&f.host, "host", false, "tensors in host memory: pipelined calls, the same steps one after the other, and copies")
 	fl.StringVar(&f.html, "html", "", "write a page with charts to a `FILE`")
 	fl.StringVar(&f.chart, "chart", "", "write the charts of a sweep of one size or option to an SVG `FILE`")
 	fl.StringVar(&f.compare, "compare", "", "compare with the measurements in an earlier `FILE.json`")

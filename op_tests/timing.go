@@ -69,7 +69,7 @@ func (d Declaration) GenerateForTiming(c Case) (*Problem, error) {
 		}
 		p.Args, p.ArgNames = append(p.Args, v), append(p.ArgNames, a.name)
 		if v != nil && a.written() {
-			p.Outputs = append(p.Outputs, Output{Name: a.name, Arg: i, tolerance: a.tolerance})
+			p.Outputs = append(p.Outputs, Output{Name: a.name, Arg: i, tolerance: a.tolerance, pure: a.role == output})
 		}
 	}
 	return p, nil

@@ -1,12 +1,13 @@
 // Package hostcall calls an operator on tensors in host memory. It cuts the call into pieces, and copies each piece to the
 // device, calls the operator on it and copies its results back, on three streams, so that both directions of copies and the
-// operator overlap. Memory that is not pinned is copied to or from pinned memory by all processors.
+// operator overlap. Memory that is not pinned is copied to or from pinned memory by all processors, several pieces at a time.
 package hostcall
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 
 	"github.com/aiter-go/aiter/device"
@@ -15,15 +16,22 @@ import (
 
 // The defaults of Options.
 const (
-	DefaultPiece   = 8 << 20
+	DefaultPiece   = 8 << 20 // of pinned tensors
 	DefaultBuffers = 6
 	DefaultCalls   = 2
 )
 
+// A call whose tensors are not pinned has smaller pieces, and by default two buffers for each processor, up to a limit: a processor
+// copies more slowly than the device.
+const (
+	DefaultStagedPiece = 2 << 20
+	maxStagedBuffers   = 32
+)
+
 // Options configure New. Zero fields have defaults.
 type Options struct {
-	Piece   int64 // bytes of a piece in one direction
-	Buffers int   // pieces of a call in flight at once
+	Piece   int64 // bytes of a piece in one direction; by default fewer if the tensors are not pinned
+	Buffers int   // pieces of a call in flight at once; by default more if the tensors are not pinned
 	Calls   int   // calls at once; later ones wait
 }
 
@@ -34,6 +42,8 @@ type Engine struct {
 	opts Options
 	free chan struct{} // holds a value for each call that may begin
 
+	processors chan struct{} // holds a value for each processor that copies
+
 	mu    sync.Mutex
 	lanes []*lane // that no call uses; the last one was used last, and its stream may use that call's memory again at once
 }
@@ -41,16 +51,11 @@ type Engine struct {
 // New returns an engine that takes its memory from a pool. It has no memory between calls. Close destroys its streams and
 // events.
 func New(drv device.Driver, pool *device.Pool, opts Options) *Engine {
-	if opts.Piece <= 0 {
-		opts.Piece = DefaultPiece
-	}
-	if opts.Buffers <= 0 {
-		opts.Buffers = DefaultBuffers
-	}
 	if opts.Calls <= 0 {
 		opts.Calls = DefaultCalls
 	}
 	e := &Engine{drv: drv, pool: pool, opts: opts, free: make(chan struct{}, opts.Calls)}
+	e.processors = make(chan struct{}, max(runtime.GOMAXPROCS(0), 1))
 	for range opts.Calls {
 		e.free <- struct{}{}
 	}
@@ -78,7 +83,7 @@ type Argument struct {
 // lane is what one call at a time uses.
 type lane struct {
 	up, run, down device.Stream
-	events        []events // one for each buffer
+	events        []events // of the buffers of the calls so far
 }
 
 // events are the ends of the steps of a piece.
@@ -98,7 +103,7 @@ func (e *Engine) Run(ctx context.Context, c Call) error {
 	return r.finish(err)
 }
 
-// acquire waits for a lane, and makes its streams and events on first use.
+// acquire waits for a lane, and makes its streams on first use.
 func (e *Engine) acquire(ctx context.Context) (ln *lane, err error) {
 	select {
 	case <-e.free:
@@ -120,6 +125,28 @@ func (e *Engine) acquire(ctx context.Context) (ln *lane, err error) {
 	return ln, nil
 }
 
+// pieceSize is the number of bytes of a piece in one direction.
+func (e *Engine) pieceSize(staged bool) int64 {
+	switch {
+	case e.opts.Piece > 0:
+		return e.opts.Piece
+	case staged:
+		return DefaultStagedPiece
+	}
+	return DefaultPiece
+}
+
+// buffers is the number of pieces of a call in flight.
+func (e *Engine) buffers(staged bool) int {
+	switch {
+	case e.opts.Buffers > 0:
+		return e.opts.Buffers
+	case staged:
+		return min(max(2*cap(e.processors), DefaultBuffers), maxStagedBuffers)
+	}
+	return DefaultBuffers
+}
+
 // release makes a lane free for another call. A nil lane was closed.
 func (e *Engine) release(ln *lane) {
 	if ln != nil {
@@ -130,7 +157,7 @@ func (e *Engine) release(ln *lane) {
 	e.free <- struct{}{}
 }
 
-// newLane makes streams and events. With an error it returns those made so far.
+// newLane makes streams. With an error it returns those made so far.
 func (e *Engine) newLane() (*lane, error) {
 	dev, ln := int(e.pool.Device().ID), new(lane)
 	for _, s := range []*device.Stream{&ln.up, &ln.run, &ln.down} {
@@ -140,29 +167,39 @@ func (e *Engine) newLane() (*lane, error) {
 		}
 		*s = made
 	}
-	for range e.opts.Buffers {
-		ln.events = append(ln.events, events{})
-		ev := &ln.events[len(ln.events)-1]
-		for _, one := range []**device.Event{&ev.uploaded, &ev.computed, &ev.downloaded} {
-			made, err := e.drv.NewEvent(dev)
-			if err != nil {
-				return ln, err
-			}
-			*one = made
-		}
-	}
 	return ln, nil
 }
 
-// close destroys the streams and events that were made.
+// events returns the events of buffer i, which it makes on first use.
+func (e *Engine) events(ln *lane, i int) (ev events, err error) {
+	if i < len(ln.events) {
+		return ln.events[i], nil
+	}
+	for _, one := range []**device.Event{&ev.uploaded, &ev.computed, &ev.downloaded} {
+		if *one, err = e.drv.NewEvent(int(e.pool.Device().ID)); err != nil {
+			return ev, errors.Join(err, ev.close())
+		}
+	}
+	ln.events = append(ln.events, ev)
+	return ev, nil
+}
+
+// close destroys the events that were made.
+func (ev events) close() error {
+	var errs []error
+	for _, one := range []*device.Event{ev.uploaded, ev.computed, ev.downloaded} {
+		if one != nil {
+			errs = append(errs, one.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// close destroys the streams that were made, and the events.
 func (ln *lane) close() error {
 	var errs []error
 	for _, ev := range ln.events {
-		for _, one := range []*device.Event{ev.uploaded, ev.computed, ev.downloaded} {
-			if one != nil {
-				errs = append(errs, one.Close())
-			}
-		}
+		errs = append(errs, ev.close())
 	}
 	for _, s := range []device.Stream{ln.up, ln.run, ln.down} {
 		if s != (device.Stream{}) {

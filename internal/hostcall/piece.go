@@ -81,21 +81,28 @@ func (r *run) uploadResidents() error {
 		r.residents[i] = m.device
 		list = append(list, m)
 	}
+	packs, err := packs(list, r.residentIn)
+	if err != nil {
+		return err
+	}
+	r.engine.move(packs, 1, true)
 	return r.upload(list, r.residentIn)
 }
 
-// upload packs the arguments that are read, then queues their copies.
-func (r *run) upload(list []*moved, pinned *tensor.Storage) error {
-	var packs []transfer
-	var err error
+// packs lists the copies to pinned memory of the arguments that are read.
+func packs(list []*moved, pinned *tensor.Storage) (packs []transfer, err error) {
 	for _, m := range list {
 		if m.slot.Read {
 			if packs, err = m.packing(packs, pinned, m.slot.inAt); err != nil {
-				return err
+				return nil, err
 			}
 		}
 	}
-	transfers(packs, true)
+	return packs, nil
+}
+
+// upload queues the copies of the arguments that are read.
+func (r *run) upload(list []*moved, pinned *tensor.Storage) error {
 	for _, m := range list {
 		if m.slot.Read {
 			if err := r.copies(r.lane.up, m, pinned, m.slot.inAt, true); err != nil {
@@ -106,38 +113,56 @@ func (r *run) upload(list []*moved, pinned *tensor.Storage) error {
 	return nil
 }
 
-// queue packs a piece and queues its copies and the operator.
-func (r *run) queue(ctx context.Context, p span, b *buffer) (j job, err error) {
-	drv, ln := r.engine.drv, r.lane
-	tensors, list, err := r.parts(p, b)
-	if err != nil {
-		return j, err
+// piece is a part of the call in a buffer.
+type piece struct {
+	buffer      *buffer
+	tensors     []*tensor.Tensor // on the device, by argument
+	list        []*moved         // those that are copied
+	packs, back []transfer       // to pinned memory and from it
+}
+
+// piece describes a piece.
+func (r *run) piece(p span, b *buffer) (c *piece, err error) {
+	c = &piece{buffer: b}
+	if c.tensors, c.list, err = r.parts(p, b); err != nil {
+		return nil, err
 	}
-	if err := r.upload(list, b.in); err != nil {
-		return j, err
+	if c.packs, err = packs(c.list, b.in); err != nil {
+		return nil, err
 	}
-	if err = errors.Join(drv.Record(b.uploaded, ln.up), drv.Wait(ln.run, b.uploaded)); err != nil {
-		return j, err
-	}
-	if err := r.call.Launch(device.WithStream(ctx, ln.run), tensors); err != nil {
-		return j, err
-	}
-	if err = errors.Join(drv.Record(b.computed, ln.run), drv.Wait(ln.down, b.computed)); err != nil {
-		return j, err
-	}
-	j.buffer = b
-	for _, m := range list {
-		if !m.slot.Written {
-			continue
-		}
-		if err := r.copies(ln.down, m, b.out, m.slot.outAt, false); err != nil {
-			return j, err
-		}
-		if j.back, err = m.packing(j.back, b.out, m.slot.outAt); err != nil {
-			return j, err
+	for _, m := range c.list {
+		if m.slot.Written {
+			if c.back, err = m.packing(c.back, b.out, m.slot.outAt); err != nil {
+				return nil, err
+			}
 		}
 	}
-	return j, drv.Record(b.downloaded, ln.down)
+	return c, nil
+}
+
+// enqueue queues the copies of a piece and the operator.
+func (r *run) enqueue(ctx context.Context, c *piece) error {
+	drv, ln, b := r.engine.drv, r.lane, c.buffer
+	if err := r.upload(c.list, b.in); err != nil {
+		return err
+	}
+	if err := errors.Join(drv.Record(b.uploaded, ln.up), drv.Wait(ln.run, b.uploaded)); err != nil {
+		return err
+	}
+	if err := r.call.Launch(device.WithStream(ctx, ln.run), c.tensors); err != nil {
+		return err
+	}
+	if err := errors.Join(drv.Record(b.computed, ln.run), drv.Wait(ln.down, b.computed)); err != nil {
+		return err
+	}
+	for _, m := range c.list {
+		if m.slot.Written {
+			if err := r.copies(ln.down, m, b.out, m.slot.outAt, false); err != nil {
+				return err
+			}
+		}
+	}
+	return drv.Record(b.downloaded, ln.down)
 }
 
 // parts makes the tensors of a piece on the device. list has those that are copied.

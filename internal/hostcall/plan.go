@@ -1,6 +1,8 @@
 package hostcall
 
 import (
+	"slices"
+
 	"github.com/aiter-go/aiter/tensor"
 )
 
@@ -39,6 +41,43 @@ func cut(units []int64, n int64) []span {
 	return pieces
 }
 
+// rampSteps is the number of times that the first and the last piece are halved.
+const rampSteps = 3
+
+// ramp halves the first and the last of many pieces, so that the first upload and the last download, which nothing overlaps, are
+// short.
+func ramp(pieces []span) []span {
+	if len(pieces) < 2*rampSteps {
+		return pieces
+	}
+	last := len(pieces) - 1
+	first, rest := halves(pieces[0], rampSteps), halves(pieces[last], rampSteps)
+	slices.Reverse(first) // the smallest first
+	return slices.Concat(first, pieces[1:last], rest)
+}
+
+// halves cuts a piece into a half, a quarter and so on, along its innermost axis of several units.
+func halves(p span, steps int) []span {
+	axis := len(p.from) - 1
+	for axis > 0 && p.to[axis]-p.from[axis] < 2 {
+		axis--
+	}
+	var list []span
+	for ; steps > 0 && p.to[axis]-p.from[axis] > 1; steps-- {
+		middle := p.from[axis] + (p.to[axis]-p.from[axis]+1)/2
+		list = append(list, span{p.from, replaced(p.to, axis, middle)})
+		p.from = replaced(p.from, axis, middle)
+	}
+	return append(list, p)
+}
+
+// replaced returns a list with another value at i.
+func replaced(list []int64, i int, v int64) []int64 {
+	list = slices.Clone(list)
+	list[i] = v
+	return list
+}
+
 // part returns the elements of t that a piece has. along is an [Argument.Along].
 func (p span) part(t *tensor.Tensor, along []int, units []int64) (*tensor.Tensor, error) {
 	for axis, dim := range along {
@@ -68,7 +107,7 @@ type slot struct {
 // sizes are the bytes of memory of a buffer, and of the arguments that are copied once.
 type sizes struct{ device, in, out, resident, residentIn int64 }
 
-// place gives the arguments of a call their places. pieces are those of the call.
+// place gives the arguments of a call their places.
 func (r *run) place() error {
 	for i := range r.slots {
 		s := &r.slots[i]
@@ -78,7 +117,7 @@ func (r *run) place() error {
 		first := s.Tensor
 		if !s.resident {
 			var err error
-			if first, err = r.spans[0].part(s.Tensor, s.Along, r.call.Units); err != nil {
+			if first, err = r.spans[len(r.spans)/2].part(s.Tensor, s.Along, r.call.Units); err != nil {
 				return err
 			}
 		}

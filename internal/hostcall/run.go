@@ -1,9 +1,7 @@
 package hostcall
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/aiter-go/aiter/tensor"
@@ -18,7 +16,8 @@ type run struct {
 	spans  []span
 	sizes  sizes
 
-	buffers     []buffer
+	buffers     []*buffer
+	staged      bool             // some pieces are copied to or from pinned memory
 	resident    *tensor.Storage  // device memory of the resident arguments
 	residentIn  *tensor.Storage  // pinned memory for their copy
 	residents   []*tensor.Tensor // on the device, by argument
@@ -33,12 +32,6 @@ type buffer struct {
 	in, out *tensor.Storage // pinned
 }
 
-// job is a piece whose work is queued.
-type job struct {
-	buffer *buffer
-	back   []transfer // from pinned memory to the results
-}
-
 func newRun(e *Engine, ln *lane, c Call) *run {
 	r := &run{engine: e, lane: ln, call: c, slots: make([]slot, len(c.Args)), residents: make([]*tensor.Tensor, len(c.Args))}
 	for i, a := range c.Args {
@@ -48,6 +41,7 @@ func newRun(e *Engine, ln *lane, c Call) *run {
 			continue
 		}
 		s.resident = !a.Written && len(c.Units) > 0 && a.Along[0] < 0
+		r.staged = r.staged || !s.resident && !e.pool.Pinned(a.Tensor.Storage())
 		for k := range i {
 			if first := &r.slots[k]; first.same < 0 && Equal(first.Tensor, a.Tensor) && slices.Equal(first.Along, a.Along) {
 				s.same = k
@@ -58,7 +52,8 @@ func newRun(e *Engine, ln *lane, c Call) *run {
 		}
 	}
 	up, down := r.traffic()
-	r.spans = cut(c.Units, (max(up, down)+e.opts.Piece-1)/e.opts.Piece)
+	size := e.pieceSize(r.staged)
+	r.spans = ramp(cut(c.Units, (max(up, down)+size-1)/size))
 	return r
 }
 
@@ -98,16 +93,21 @@ func (r *run) allocate() error {
 	if err := r.place(); err != nil {
 		return err
 	}
-	r.buffers = make([]buffer, min(r.engine.opts.Buffers, len(r.spans)))
 	err := errors.Join(r.takeDevice(&r.resident, r.sizes.resident), r.takePinned(&r.residentIn, r.sizes.residentIn))
-	for i := range r.buffers {
-		b := &r.buffers[i]
-		b.events = r.lane.events[i]
-		if err == nil {
+	if err != nil {
+		return err
+	}
+	for i := range min(r.engine.buffers(r.staged), len(r.spans)) {
+		b := new(buffer)
+		if b.events, err = r.engine.events(r.lane, i); err == nil {
 			err = errors.Join(r.takeDevice(&b.memory, r.sizes.device), r.takePinned(&b.in, r.sizes.in), r.takePinned(&b.out, r.sizes.out))
 		}
+		if err != nil {
+			return err
+		}
+		r.buffers = append(r.buffers, b)
 	}
-	return err
+	return nil
 }
 
 func (r *run) takeDevice(to **tensor.Storage, n int64) (err error) {
@@ -144,61 +144,4 @@ func (r *run) finish(err error) error {
 	}
 	e.release(r.lane)
 	return err
-}
-
-// pieces queues all pieces. Another goroutine waits for their results and copies those that are in pinned memory.
-func (r *run) pieces(ctx context.Context) (err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	if err := r.uploadResidents(); err != nil {
-		return err
-	}
-	free, queued := make(chan struct{}, len(r.buffers)), make(chan job, len(r.buffers))
-	for range r.buffers {
-		free <- struct{}{}
-	}
-	collected := make(chan error, 1)
-	go func() {
-		err := r.collect(queued, free)
-		cancel(err)
-		collected <- err
-	}()
-	for i := range r.spans {
-		if err = r.next(ctx, i, free, queued); err != nil {
-			break
-		}
-	}
-	close(queued)
-	if failed := <-collected; failed != nil {
-		return failed // the producer's error follows from it
-	}
-	return err
-}
-
-// next queues piece i when its buffer is free.
-func (r *run) next(ctx context.Context, i int, free <-chan struct{}, queued chan<- job) error {
-	select {
-	case <-free:
-	case <-ctx.Done():
-	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("after %d of %d pieces: %w", i, len(r.spans), context.Cause(ctx))
-	}
-	j, err := r.queue(ctx, r.spans[i], &r.buffers[i%len(r.buffers)])
-	if err == nil {
-		queued <- j
-	}
-	return err
-}
-
-// collect waits for each piece and copies its results, up to the first error.
-func (r *run) collect(queued <-chan job, free chan<- struct{}) error {
-	for j := range queued {
-		if err := r.engine.drv.SynchronizeEvent(j.buffer.downloaded); err != nil {
-			return err
-		}
-		transfers(j.back, false)
-		free <- struct{}{}
-	}
-	return nil
 }

@@ -68,6 +68,9 @@ func newTable(file string, text io.Reader, skipped int) (*table, error) {
 		}
 		t.columns[name] = i
 	}
+	if t.has("Metric Name") {
+		t.in.FieldsPerRecord = -1 // rows of ncu end behind their last value
+	}
 	return t, nil
 }
 
@@ -110,7 +113,7 @@ func (t *table) wrong(field int, reason string, err error) error {
 // text returns the field of a column, "" if the file has no such column.
 func (t *table) text(column string) string {
 	i, ok := t.columns[column]
-	if !ok {
+	if !ok || i >= len(t.row) {
 		return ""
 	}
 	return t.row[i]

@@ -1,0 +1,131 @@
+package hostcall
+
+import (
+	"context"
+	"fmt"
+	"sync"
+)
+
+// flow is the way of a call's pieces through its buffers: filled, queued, collected. Pieces are queued in the order in which their
+// buffers are filled.
+type flow struct {
+	*run
+	stop   context.CancelFunc
+	free   chan *buffer
+	queued chan job
+
+	mu    sync.Mutex // guards the streams and the fields below
+	begun int        // number of queued pieces
+	err   error      // the first one of a piece
+}
+
+// job is a piece whose work is queued.
+type job struct {
+	buffer *buffer
+	back   []transfer // from pinned memory to the results
+}
+
+// pieces makes the call in pieces, and returns when no work of the host is left.
+func (r *run) pieces(ctx context.Context) error {
+	if err := r.uploadResidents(); err != nil {
+		return err
+	}
+	limited, stop := context.WithCancel(ctx)
+	defer stop()
+	n := len(r.buffers)
+	f := &flow{run: r, stop: stop, free: make(chan *buffer, n), queued: make(chan job, n)}
+	for _, b := range r.buffers {
+		f.free <- b
+	}
+	var filling, collecting sync.WaitGroup
+	collecting.Go(f.collect)
+	for _, p := range r.spans {
+		b := f.next(limited)
+		if b == nil {
+			break
+		}
+		f.begin(limited, &filling, p, b)
+	}
+	filling.Wait()
+	close(f.queued)
+	collecting.Wait()
+	if f.err == nil && f.begun < len(r.spans) {
+		return fmt.Errorf("after %d of %d pieces: %w", f.begun, len(r.spans), context.Cause(ctx))
+	}
+	return f.err
+}
+
+// next waits for a buffer, nil if no more pieces may begin.
+func (f *flow) next(ctx context.Context) *buffer {
+	select {
+	case b := <-f.free:
+		return b
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// begin queues a piece, at once or behind the copies to pinned memory.
+func (f *flow) begin(ctx context.Context, filling *sync.WaitGroup, p span, b *buffer) {
+	c, err := f.piece(p, b)
+	switch {
+	case err != nil:
+		f.fail(err)
+	case len(c.packs) == 0:
+		f.queue(ctx, c)
+	default:
+		filling.Go(func() {
+			f.engine.move(c.packs, len(f.buffers), true)
+			f.queue(ctx, c)
+		})
+	}
+}
+
+// queue queues the work of a piece, unless the call has ended.
+func (f *flow) queue(ctx context.Context, c *piece) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
+	if err := f.enqueue(ctx, c); err != nil {
+		f.failed(err)
+		return
+	}
+	f.begun++
+	f.queued <- job{c.buffer, c.back} // has a place for each buffer
+}
+
+func (f *flow) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failed(err)
+}
+
+// failed ends the call with its first error.
+func (f *flow) failed(err error) {
+	if f.err == nil {
+		f.err = err
+	}
+	f.stop()
+}
+
+// collect waits for each queued piece and copies its results, up to the first error.
+func (f *flow) collect() {
+	var copying sync.WaitGroup
+	defer copying.Wait()
+	for j := range f.queued {
+		if err := f.engine.drv.SynchronizeEvent(j.buffer.downloaded); err != nil {
+			f.fail(err)
+			return
+		}
+		if len(j.back) == 0 {
+			f.free <- j.buffer
+			continue
+		}
+		copying.Go(func() {
+			f.engine.move(j.back, len(f.buffers), false)
+			f.free <- j.buffer
+		})
+	}
+}
