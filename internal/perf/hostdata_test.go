@@ -45,9 +45,9 @@ func TestMeasureHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, weight := int64(2*8*64*4), int64(8*4*4)
-	if h.DownBytes != x || h.UpBytes != x+weight {
-		t.Errorf("%d bytes up and %d down, want %d and %d", h.UpBytes, h.DownBytes, x+weight, x)
+	x, weight, around := int64(2*8*64*4), int64(8*4*4), int64(1024) // tensors have memory around them
+	if h.DownBytes < x || h.DownBytes > x+around || h.UpBytes < x+weight || h.UpBytes > x+weight+2*around {
+		t.Errorf("%d bytes up and %d down, want about %d and %d", h.UpBytes, h.DownBytes, x+weight, x)
 	}
 	if calls[dev] != 3 || calls[tensor.Host()] != 6 {
 		t.Errorf("calls %v", calls)
