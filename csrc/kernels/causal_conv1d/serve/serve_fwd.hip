@@ -61,18 +61,22 @@ causal_conv1d_serve_fwd_heads_kernel(KernelParam<Prefill> p, FastDiv groups, int
 
 template <class T> __global__ void __launch_bounds__(kThreads)
 causal_conv1d_serve_fwd_rows_kernel(KernelParam<Prefill> p, T* starts, T* slots) {
-  const int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
-  if (i <= p.batch) starts[i] = row_start(p, i);
-  if (i < p.batch) slots[i] = row_slot(p, i);
+  if constexpr (kDeviceCode) {
+    const int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
+    if (i <= p.batch) starts[i] = row_start(p, i);
+    if (i < p.batch) slots[i] = row_slot(p, i);
+  }
 }
 
 // U is an unsigned integer of the elements' size. to has adjacent elements.
 template <class U> __global__ void __launch_bounds__(kThreads)
 causal_conv1d_serve_fwd_copy_kernel(const U* from, int64_t row, int64_t step, U* to, int64_t pitch, int64_t inner, int64_t parts,
                                     int64_t first) {
-  const DivMod at = divmod(first + blockIdx.x, parts);
-  int64_t j = at.remainder * kThreads * kCopies + threadIdx.x;
-  for (int k = 0; k < kCopies && j < inner; k++, j += kThreads) to[at.quotient * pitch + j] = from[at.quotient * row + j * step];
+  if constexpr (kDeviceCode) {
+    const DivMod at = divmod(first + blockIdx.x, parts);
+    int64_t j = at.remainder * kThreads * kCopies + threadIdx.x;
+    for (int k = 0; k < kCopies && j < inner; k++, j += kThreads) to[at.quotient * pitch + j] = from[at.quotient * row + j * step];
+  }
 }
 
 template <class T> Status launch_heads(const Prefill& p, const OpStream& stream) {
