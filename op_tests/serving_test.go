@@ -25,6 +25,7 @@ func TestServing(t *testing.T) {
 		cases = append(cases, optests.Case{DType: tensor.BFloat16, Seed: uint64(i), Params: optests.Conv1d{Batch: 3, Dim: 5, Seqlen: 4, Width: 9,
 			WithInitial: true, WithFinal: i > 0, WithSeqIdx: i > 1, Layout: optests.Layout(i % 2)}})
 	}
+	cases = append(cases, adjacentCases()...)
 	for _, op := range []string{"causal_conv1d_serve_update", "causal_conv1d_update_split_qkv", "causal_conv1d_serve_fwd",
 		"causal_conv1d_fwd_split_qkv"} {
 		t.Run(op, func(t *testing.T) { target.checkIdeal(t, op, slices.Values(cases)) })
@@ -34,6 +35,37 @@ func TestServing(t *testing.T) {
 	if *deviceFlag == "cpu" {
 		t.Run("refusals", target.checkServingRefusals)
 	}
+}
+
+// TestServingLarge has sequences that fill a GPU, where threads take more channels.
+func TestServingLarge(t *testing.T) {
+	target := open(t)
+	var cases []optests.Case
+	for n, dt := range []tensor.DType{tensor.BFloat16, tensor.Float16, tensor.Float32, tensor.BFloat16} {
+		cases = append(cases, optests.Case{DType: dt, Seed: uint64(n), Params: optests.Conv1d{Batch: 130, Dim: 2048, Seqlen: int64(1 + n%2*4),
+			Width: 4, SiLU: true, Layout: optests.ChannelLast, WithInitial: n > 1, WithSeqIdx: n > 2}})
+	}
+	for _, op := range []string{"causal_conv1d_serve_update", "causal_conv1d_update_split_qkv", "causal_conv1d_update"} {
+		t.Run(op, func(t *testing.T) { target.checkIdeal(t, op, slices.Values(cases)) })
+	}
+}
+
+// adjacentCases have channels in whole vectors of 16 bytes, for which GPUs have kernels of their own.
+func adjacentCases() []optests.Case {
+	types := []tensor.DType{tensor.BFloat16, tensor.Float16, tensor.Float32}
+	widths := []int64{4, 4, 4, 2, 3, 4, 5, 8}
+	var cases []optests.Case
+	for n := range 96 {
+		flags := n / 6 % 4 // of causal_conv1d_serve_update: how many optional arguments
+		c := optests.Case{DType: types[n%3], Seed: uint64(n), Params: optests.Conv1d{Batch: int64(2 + n%4), Dim: []int64{16, 32, 160}[n/7%3],
+			Seqlen: int64(1 + n%6*(n%2)), Width: widths[n/3%len(widths)], SiLU: n%2 == 0, NoBias: n%5 == 4, Layout: optests.ChannelLast,
+			WithInitial: flags > 0, WithFinal: flags > 1, WithSeqIdx: flags > 2}}
+		if n%12 == 7 {
+			c.WeightDType = tensor.Float32
+		}
+		cases = append(cases, c)
+	}
+	return cases
 }
 
 // served calls causal_conv1d_serve_update for x (batch, 1, tokens) and the filter 100, 10, 1, and returns its outputs.

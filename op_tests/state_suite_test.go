@@ -94,6 +94,7 @@ func TestStates(t *testing.T) {
 		t.Run(op, func(t *testing.T) { target.checkIdeal(t, op, slices.Values(stateCases())) })
 	}
 	t.Run("decoding", func(t *testing.T) { target.checkIdeal(t, "causal_conv1d_update", slices.Values(decodingCases())) })
+	t.Run("adjacent channels", func(t *testing.T) { target.checkIdeal(t, "causal_conv1d_update", slices.Values(adjacentCases())) })
 	t.Run("wide", func(t *testing.T) { target.checkIdeal(t, "causal_conv1d_update", slices.Values(wideUpdateCases())) })
 	t.Run("shared slots", target.checkSharedSlots)
 	t.Run("wild indices", target.checkInvalidIndices)
@@ -112,10 +113,12 @@ func (g target) checkSharedSlots(t *testing.T) {
 			many[i] = float64(i % 350)
 		}
 		for _, slots := range [][]float64{{1, 2, 1, -1, 2, 1}, many} {
-			for i, seqlen := range []int64{3, 1, 1, 1, 2} { // one position each is decoding; from i = 2 on with a wide filter
+			for i, seqlen := range []int64{3, 1, 1, 1, 2, 3, 6} { // one position each is decoding; from i = 2 on with a wide filter
 				sizes := optests.Conv1d{Batch: int64(len(slots)), Dim: 70, Seqlen: seqlen, Width: 4, WithInitial: true, WithFinal: true,
 					WithSeqIdx: true}
-				if i > 1 {
+				if i > 4 { // vectors of channels
+					sizes.Dim, sizes.WithInitial, sizes.WithFinal, sizes.Layout = 264, i == 5, false, optests.ChannelLast
+				} else if i > 1 {
 					sizes.Dim, sizes.Width, sizes.WithInitial, sizes.WithFinal = 12, 9, false, i == 3
 				}
 				c := optests.Case{Seed: 2, Params: sizes}

@@ -29,7 +29,9 @@ def _given(t):
 
 
 def _is_plain(x, conv_state, weight, slots, leading_state):
-    """Reports whether the faster operator causal_conv1d_update does the same: it has int32 slots, and states of x's type that shift."""
+    """Reports whether causal_conv1d_update does the same, and faster: int32 slots, states of x's type that shift, channels not adjacent."""
+    if x.stride(1) == 1 and conv_state.stride(1) == 1:
+        return False
     shifts = not leading_state or conv_state.shape[2] == weight.shape[1] - 1
     return shifts and conv_state.dtype == x.dtype and (slots is None or (slots.dtype == torch.int32 and slots.dim() == 1))
 

@@ -128,6 +128,13 @@ template <class P> class SlotUsers {
   int32_t slots_[kMany];
 };
 
+// next_with_slot returns the first sequence from b on, before end, that has the slot, or end.
+template <class P, class I> AITER_DEVICE I next_with_slot(const P& a, int64_t slot, I b, I end) {
+  AITER_ROLLED
+  while (b < end && a.indices[b] != slot) b++;
+  return b;
+}
+
 // earlier_sequence_has_slot reports whether an earlier sequence has the slot: its thread then computes this one too.
 AITER_DEVICE bool earlier_sequence_has_slot(const Stateful& p, int64_t b, int64_t slot) {
   AITER_ROLLED

@@ -12,6 +12,7 @@
 #include "../common/groups_gpu.h"
 #include "../common/served_check.h"
 #include "token_window_gpu.h"
+#include "tokens_launch_gpu.h"
 
 namespace aiter::conv1d::serve {
 
@@ -65,6 +66,13 @@ static Status launch(Kernel kernel, Served p, const OpStream& stream) {
   return Status();
 }
 
+template <class T> Status launch(const Served& p, const OpStream& stream) {
+  if constexpr (kHoldsFew) {
+    if (takes_tokens<T>(p)) return launch(token_kernel_of<T, false>(p), p, stream);
+  }
+  return launch(kernel_of<T>(p.width), p, stream);
+}
+
 static Status run(const Arguments& a, Served p, const char* op) {
   if (a.x.empty()) return Status();
   DeviceGuard guard;
@@ -72,8 +80,8 @@ static Status run(const Arguments& a, Served p, const char* op) {
   const OpStream stream = {static_cast<gpu_stream_t>(TVMFFIEnvGetStream(a.x.device().type, a.x.device().id)), op};
   Workspace filters;
   AITER_TRY(expand_weight(a.weight, stream, &p, &filters));
-  p.packed_weight = p.weight.last == 1 && p.weight.first == p.width && (p.width == 4 || p.width == 8) && is_aligned(p.weight.data, 16);
-  return dispatch_float(a.x, [&](auto zero) { return launch(kernel_of<decltype(zero)>(p.width), p, stream); });
+  p.packed_weight = packed_weight(p), p.packed_bias = packed_bias(p);
+  return dispatch_float(a.x, [&](auto zero) { return launch<decltype(zero)>(p, stream); });
 }
 
 }  // namespace aiter::conv1d::serve

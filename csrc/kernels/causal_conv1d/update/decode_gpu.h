@@ -107,13 +107,6 @@ template <class T, int S, int C, bool kValuesAdjacent> class Window {
   }
 };
 
-// next_with_slot returns the first sequence from b on, before end, that has the slot, or end.
-template <class P, class I> AITER_DEVICE I next_with_slot(const P& a, int64_t slot, I b, I end) {
-  AITER_ROLLED
-  while (b < end && a.indices[b] != slot) b++;
-  return b;
-}
-
 // positions_processed returns the number of positions of sequence b before this call, if its state is circular; else 0.
 AITER_DEVICE int32_t positions_processed(const DecodeParams& a, int64_t b) { return a.cache_seqlens.data ? a.cache_seqlens[b] : 0; }
 
@@ -159,6 +152,8 @@ template <int S, int C> constexpr int kDecodeBlocks = AITER_HIP ? 4 : C > 1 ? 10
 template <class T, class TW, int S, int C, bool kValuesAdjacent>
 __global__ void __launch_bounds__(kDecodeThreads, (kDecodeBlocks<S, C>)) causal_conv1d_decode_kernel(DecodeParams a) {
   if constexpr (kDeviceCode) {
+    pdl_trigger();
+    pdl_wait();
     const uint32_t row = a.chunks.quotient(blockIdx.x);
     const int place = int((blockIdx.x - row * a.chunks.divisor) * kDecodeThreads + threadIdx.x) * C;
     const int d = place < a.dim ? place : 0;

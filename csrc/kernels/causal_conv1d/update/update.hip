@@ -16,6 +16,7 @@
 #include "../common/groups_gpu.h"
 #include "../common/launch_gpu.h"
 #include "../common/state_gpu.h"
+#include "../serve/tokens_launch_gpu.h"
 
 namespace aiter::conv1d::update {
 
@@ -95,7 +96,8 @@ inline Status launch(const DecodeKernel& decode, const Stateful& p, const OpStre
   a.batch = int32_t(p.batch), a.dim = int32_t(p.dim), a.silu = p.silu, a.slots = p.slots, a.pad = p.pad;
   a.chunks = make_fastdiv(chunks);
   void* args[] = {&a};
-  return launch_kernel(stream, reinterpret_cast<const void*>(decode.kernel), {unsigned(p.batch * chunks), kDecodeThreads}, args);
+  const LaunchConfig config = {unsigned(p.batch * chunks), kDecodeThreads, 0, 1, true};
+  return launch_kernel(stream, reinterpret_cast<const void*>(decode.kernel), config, args);
 }
 
 // UpdateKernel is the kernel for calls that the decode kernels do not take.
@@ -179,9 +181,27 @@ template <class T> Status launch_team(const Stateful& p, const OpStream& stream)
   return launch_tiles(reinterpret_cast<const void*>(causal_conv1d_update_team_kernel<T>), p, plan, 1, kTeamThreads, stream);
 }
 
+// served_of is a problem without circular states as one for serving.
+inline serve::Served served_of(const Stateful& p, DType type) {
+  serve::Served s{};
+  static_cast<Problem&>(s) = p;
+  s.out[0] = p.out, s.ends[0] = s.ends[1] = p.dim;
+  static_cast<Array3&>(s.state) = p.state, s.state.dtype = type;
+  s.slots = p.slots, s.length = s.kept = p.length, s.longest = p.seqlen, s.pad = p.pad, s.clears = true;
+  s.indices = {p.indices.data, p.indices.stride, 0, 1, false};
+  s.packed_weight = serve::packed_weight(p), s.packed_bias = serve::packed_bias(p);
+  return s;
+}
+
 template <class T> Status launch(const Stateful& p, const OpStream& stream) {
   if constexpr (kHolds4) {
     if (is_decoding(p)) return launch(decode_kernel_of<T>(p), p, stream);
+  }
+  if constexpr (kHoldsFew) {
+    const serve::Served s = served_of(p, kDType<T>);
+    if (!p.cache_seqlens.data && serve::takes_tokens<T>(s)) return launch(serve::token_kernel_of<T, true>(s), s, stream);
+  }
+  if constexpr (kHolds4) {
     if (kMostWidth <= 4 || p.width <= 4) return launch(update_kernel_of<T>(p.width), p, stream);
   }
   if constexpr (kMostWidth > 4) return is_flat<T>(p) ? launch_flat<T>(p, stream) : launch_team<T>(p, stream);
