@@ -57,13 +57,13 @@ struct Served : Problem {
   int64_t pad;            // pad_slot_id
   bool clears;            // skipped positions are 0
   bool packed_weight, packed_bias;  // the taps of a channel, and all biases, are aligned vectors
-  Indices starts, indices, accepted, first, last, parents, window_rows;
+  Indices starts, table, accepted, first, last, parents, window_rows;
 
   // slot returns the slot in a column of the table, or -1.
   AITER_SHARED int64_t slot(int64_t b, int64_t column) const {
-    if (!indices.data) return b;
-    if (column < 0 || column >= indices.columns) return -1;
-    const int64_t s = indices.at(b, column);
+    if (!table.data) return b;
+    if (column < 0 || column >= table.columns) return -1;
+    const int64_t s = table.at(b, column);
     return s == pad || s < 0 || s >= slots ? -1 : s;
   }
 

@@ -95,7 +95,7 @@ inline Status check_window(const Arguments& a, Served* p) {
 
 // check_tables checks the tensors of indices.
 inline Status check_tables(const Arguments& a, Served* p) {
-  AITER_TRY(check_indices(a.table, p->batch, true, &p->indices));
+  AITER_TRY(check_indices(a.table, p->batch, true, &p->table));
   AITER_TRY(check_indices(a.accepted, p->batch, false, &p->accepted));
   AITER_TRY(check_indices(a.first, p->batch, false, &p->first));
   AITER_TRY(check_indices(a.last, p->batch, false, &p->last));

@@ -261,11 +261,11 @@ template <TokenForm kForm> class TokenRun {
   AITER_DEVICE TokenRun(const Served& p, int64_t b)
       : start_(p.starts, kMany && p.starts.data, b), end_(p.starts, kMany && p.starts.data, b + 1),
         accepted_(p.accepted, kMany && p.accepted.data, b), first_(p.first, kMany && p.first.data, b),
-        last_(p.last, kMany && p.last.data, b), slot_(p.indices, p.indices.data && p.indices.columns > 0, b) {}
+        last_(p.last, kMany && p.last.data, b), slot_(p.table, p.table.data && p.table.columns > 0, b) {}
 
   AITER_DEVICE Run settle(const Served& p, int64_t b) const {
     if constexpr (!kMany) {
-      const int64_t slot = slot_of(p, b, p.indices.columns > 0, slot_);
+      const int64_t slot = slot_of(p, b, p.table.columns > 0, slot_);
       return {b, 0, 1, slot, slot, p.kept, slot >= 0};
     }
     Run r{p.starts.data ? 0 : b, 0, p.seqlen, 0, 0, p.kept, true};
@@ -274,7 +274,7 @@ template <TokenForm kForm> class TokenRun {
       r.live = r.start >= 0 && end_.value() >= r.start && end_.value() <= p.seqlen;
       r.len = r.live ? end_.value() - r.start : 0;
     }
-    r.from = slot_of(p, b, p.indices.columns > 0, slot_);
+    r.from = slot_of(p, b, p.table.columns > 0, slot_);
     if (p.first.data) r.from = slot_in(p, b, first_.value());
     r.to = p.last.data ? slot_in(p, b, last_.value()) : r.from;
     r.live = r.live && r.from >= 0 && r.len <= p.longest;
@@ -290,13 +290,13 @@ template <TokenForm kForm> class TokenRun {
   static constexpr bool kMany = kForm != TokenForm::kOne;
 
   AITER_DEVICE static int64_t slot_of(const Served& p, int64_t b, bool exists, const IndexBits& bits) {
-    if (!p.indices.data) return b;
+    if (!p.table.data) return b;
     const int64_t s = bits.value();
     return !exists || s == p.pad || s < 0 || s >= p.slots ? -1 : s;
   }
   AITER_DEVICE static int64_t slot_in(const Served& p, int64_t b, int64_t column) {
-    const bool exists = column >= 0 && column < p.indices.columns;
-    return slot_of(p, b, exists, IndexBits(p.indices, exists, b, column));
+    const bool exists = column >= 0 && column < p.table.columns;
+    return slot_of(p, b, exists, IndexBits(p.table, exists, b, column));
   }
 
   IndexBits start_, end_, accepted_, first_, last_, slot_;
@@ -308,7 +308,7 @@ struct SlotTable {
   int32_t batch;
 
   AITER_DEVICE explicit SlotTable(const Served& p)
-      : indices{static_cast<const int32_t*>(p.indices.data), p.indices.row}, batch(int32_t(p.batch)) {}
+      : indices{static_cast<const int32_t*>(p.table.data), p.table.row}, batch(int32_t(p.batch)) {}
 };
 
 // NoSlotUsers is SlotUsers where no two sequences share a slot that they write.

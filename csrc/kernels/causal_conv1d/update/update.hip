@@ -188,7 +188,7 @@ inline serve::Served served_of(const Stateful& p, DType type) {
   s.out[0] = p.out, s.ends[0] = s.ends[1] = p.dim;
   static_cast<Array3&>(s.state) = p.state, s.state.dtype = type;
   s.slots = p.slots, s.length = s.kept = p.length, s.longest = p.seqlen, s.pad = p.pad, s.clears = true;
-  s.indices = {p.indices.data, p.indices.stride, 0, 1, false};
+  s.table = {p.indices.data, p.indices.stride, 0, 1, false};
   s.packed_weight = serve::packed_weight(p), s.packed_bias = serve::packed_bias(p);
   return s;
 }
