@@ -138,12 +138,19 @@ func (tc *Toolchain) assemblerDependencies(u Unit) []string {
 }
 
 // dependencies returns the flags for the depfile. HIP's driver ignores -MD in a device pass; the compiler that it runs
-// does not.
+// does not. nvcc would preprocess the source once more, for the host.
 func (tc *Toolchain) dependencies(u Unit) []string {
-	if tc.Vendor != target.HIP || u.Pass != Device {
-		return []string{"-MD", "-MF", u.Depfile}
+	plain := []string{"-MD", "-MF", u.Depfile}
+	if u.Pass != Device {
+		return plain
 	}
 	var argv []string
+	if tc.Vendor == target.CUDA {
+		for _, word := range plain {
+			argv = append(argv, "-Xcompiler", nvccWord(word))
+		}
+		return argv
+	}
 	for _, word := range []string{"-dependency-file", u.Depfile, "-sys-header-deps", "-MT", "unit"} {
 		argv = append(argv, "-Xclang", word)
 	}
