@@ -16,7 +16,14 @@ SYSTEMS := linux/arm64 darwin/arm64 darwin/amd64 windows/amd64
 # Tests that need one of these tools fail if it is missing. Without the list they are skipped.
 REQUIRE ?= hipcc,llvm-objdump,python3
 
-.PHONY: help build release demo test test-race test-sanitize test-bookworm lint fuzz bench bench-cold rocm rocm-bookworm python cuda browser aarch64 clean
+# `make test` leaves out the tests that take many seconds. `make test SHORT=` and `make test-race` run them.
+SHORT ?= -short
+
+# Tests of the code that compilers make. The race detector sees Go alone, so test-race leaves them out.
+space := $() $()
+KERNEL_TESTS := TestCPULevels TestMachineCode TestMatrixBuilds TestRunningProducts TestWide TestWidths
+
+.PHONY: help build release demo test test-race test-kernels test-sanitize test-bookworm lint fuzz bench bench-cold rocm rocm-bookworm python cuda browser aarch64 clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -30,13 +37,16 @@ release: ## make the archives of a release in bin/release: make release VERSION=
 demo: build ## build the kernels for this machine's best target, run them, print times and errors
 	scripts/demo.sh bin/aiterctl
 
-test: python ## set up hipcc and Python (as root) and run the tests
-	AITER_REQUIRE_TOOLS="$(REQUIRE)" go test -timeout 40m $(PACKAGES)
+test: python ## set up hipcc and Python (as root) and run the quick tests, with SHORT= all tests
+	AITER_REQUIRE_TOOLS="$(REQUIRE)" go test $(SHORT) -timeout 40m $(PACKAGES)
 	go -C otelaiter test ./...
 
-test-race: ## run the tests under the race detector; needs the tools that `make test` installs
+test-race: ## run all tests under the race detector; needs the tools that `make test` installs
 	AITER_REQUIRE_TOOLS="$(REQUIRE)" CGO_ENABLED=1 go test -race -timeout 45m $(PACKAGES)
 	CGO_ENABLED=1 go -C otelaiter test -race ./...
+
+test-kernels: ## run the tests of compiled code that test-race leaves out; test-sanitize runs the rest
+	AITER_REQUIRE_TOOLS="$(REQUIRE)" go test -timeout 20m -run '^($(subst $(space),|,$(KERNEL_TESTS)))$$' ./op_tests
 
 test-sanitize: ## run the CPU kernels with ASan, UBSan and guard pages, and with patterns in uninitialised memory
 	AITER_REQUIRE_TOOLS="$(REQUIRE)" go test -count=1 -timeout 20m -v -run '^TestCPU(Sanitized|Patterned|OnAarch64)$$' ./op_tests -args -sanitize

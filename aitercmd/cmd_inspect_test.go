@@ -66,6 +66,7 @@ func TestInspect(t *testing.T) {
 
 // TestInspectCUDA inspects libraries that the real nvcc links, with plain and with compressed code, for two targets.
 func TestInspectCUDA(t *testing.T) {
+	testenv.Long(t)
 	nvcc, cuobjdump := testenv.Tool(t, "nvcc"), testenv.Tool(t, "cuobjdump")
 	source := filepath.Join(testenv.Root(t), "internal", "codeobject", "testdata", "tiny.cu")
 	env := map[string]string{"CUOBJDUMP": cuobjdump, "PATH": os.Getenv("PATH"), "HOME": t.TempDir()}

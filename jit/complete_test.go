@@ -36,6 +36,7 @@ truncate -s %[3]s "$out"
 // TestTruncatedOutput checks that a truncated object or library is not published or recorded
 // as a failure of the sources, and that the next build makes it again.
 func TestTruncatedOutput(t *testing.T) {
+	testenv.Long(t)
 	for _, library := range []bool{true, false} {
 		for _, size := range []string{"-1", "-64", "63", "64", "1000", "/512", "1"} {
 			t.Run(fmt.Sprint("library ", library, ", size ", size), func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/aiter-go/aiter/internal/deps"
+	"github.com/aiter-go/aiter/internal/testenv"
 	"github.com/aiter-go/aiter/jit"
 )
 
@@ -195,6 +196,7 @@ func (d *damagedCache) folders() []string {
 // TestVerifyReportsDamagedFiles damages each kind of file in each way. Verify has to report
 // exactly the damage that matters, and the next build has to return the right libraries.
 func TestVerifyReportsDamagedFiles(t *testing.T) {
+	testenv.Long(t)
 	d := newDamagedCache(t)
 	n := 0
 	for _, place := range slices.Sorted(maps.Keys(d.places)) { // sorted, so that a seed selects the same cases
@@ -266,6 +268,7 @@ func TestVerifyReportsDamagedFolders(t *testing.T) {
 // TestBuildsReplaceDamagedEntries builds without a preceding Verify. No damaged entry may block a
 // build or prevent that the build replaces it.
 func TestBuildsReplaceDamagedEntries(t *testing.T) {
+	testenv.Long(t)
 	d := newDamagedCache(t)
 	for place, path := range d.places {
 		for what, do := range irregulars {
@@ -280,6 +283,7 @@ func TestBuildsReplaceDamagedEntries(t *testing.T) {
 
 // TestBuildWhenAllFilesAreDamaged replaces every file of the cache by something else.
 func TestBuildWhenAllFilesAreDamaged(t *testing.T) {
+	testenv.Long(t)
 	d := newDamagedCache(t)
 	for what, do := range irregulars {
 		d.restore(d.whole)

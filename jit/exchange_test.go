@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/testenv"
 	"github.com/aiter-go/aiter/jit"
 )
 
@@ -123,6 +124,7 @@ func openStore(t *testing.T, dir string) *cache.Dir {
 // TestExchangedRecords exchanges pairs of records. Each build has to return its own library, and
 // Verify has to report both records.
 func TestExchangedRecords(t *testing.T) {
+	testenv.Long(t)
 	b, reqs := twins(t)
 	want, err := b.libraries(reqs)
 	if err != nil {
@@ -256,6 +258,7 @@ func shortName(path string) string {
 // TestExchangedRecordsOfPrebuiltCache checks that a build without a compiler returns its own
 // library or none.
 func TestExchangedRecordsOfPrebuiltCache(t *testing.T) {
+	testenv.Long(t)
 	b, reqs := twins(t)
 	made := b.prebuild(reqs...)
 	want, err := b.libraries(reqs, b.over(made), withoutCompiler)

@@ -63,6 +63,7 @@ func (b *fixture) wantRemembered(first *jit.CompileError) {
 }
 
 func TestFailuresOfTheInputsAreRemembered(t *testing.T) {
+	testenv.Long(t)
 	broken := []struct{ name, file, text string }{
 		{"language", "src/a.cpp", "#include \"both.h\"\n#include <stdint.h>\nint x = ;\n"},
 		{"language in a header", "include/only_a.h", "int y = ;\n"},
@@ -225,6 +226,7 @@ func TestFailedLinksAreRemembered(t *testing.T) {
 // TestGPUFailuresAreRemembered breaks a kernel in the host pass and in the device pass, and
 // removes a header of the device pass.
 func TestGPUFailuresAreRemembered(t *testing.T) {
+	testenv.Long(t)
 	tests := []struct{ tool, variable, target string }{{"hipcc", "HIPCC", "gfx90a"}, {"nvcc", "NVCC", "sm_80"}}
 	broken := map[string]string{
 		"device language": "#if defined(__HIP_DEVICE_COMPILE__) || defined(__CUDA_ARCH__)\n#include \"device_only.h\"\nint x = ;\n#endif\n",

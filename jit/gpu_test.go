@@ -115,6 +115,7 @@ var (
 )
 
 func TestRealGPUCompilers(t *testing.T) {
+	testenv.Long(t)
 	tests := []struct{ tool, variable, first, more string }{
 		{"hipcc", "HIPCC", "gfx90a", "gfx1100"},
 		{"nvcc", "NVCC", "sm_80", "sm_90"},
@@ -177,6 +178,7 @@ func TestRealGPUCompilers(t *testing.T) {
 // TestLineInfoInAnotherCheckout builds with line information in two checkouts. nvcc writes absolute
 // paths, so the second checkout is a miss. With hipcc it is a hit.
 func TestLineInfoInAnotherCheckout(t *testing.T) {
+	testenv.Long(t)
 	tests := []struct {
 		tool, variable, target, flag string
 		want                         jit.Status
@@ -206,6 +208,7 @@ func TestLineInfoInAnotherCheckout(t *testing.T) {
 }
 
 func TestWrapperOfAnotherCompilerMisses(t *testing.T) {
+	testenv.Long(t)
 	hipcc := testenv.Tool(t, "hipcc")
 	text, err := os.ReadFile(hipcc)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/testenv"
 	"github.com/aiter-go/aiter/jit"
 )
 
@@ -247,6 +248,7 @@ func TestTimesJump(t *testing.T) {
 // TestClockSetWhileCompiling changes a header after the compiler has read it, while
 // the clock that stamps files is wrong.
 func TestClockSetWhileCompiling(t *testing.T) {
+	testenv.Long(t)
 	for _, tt := range []struct {
 		name  string
 		known bool // from an earlier build

@@ -102,6 +102,7 @@ func TestLinkWhoseFlagsNameNoFiles(t *testing.T) {
 
 // TestLinkFlagsThatNameFiles checks that the link runs at each build for each way to name a file.
 func TestLinkFlagsThatNameFiles(t *testing.T) {
+	testenv.Long(t)
 	for name, flags := range map[string][]string{
 		"library":                {"-LLIBS", "-lvalue"},
 		"through the driver":     {"-Wl,-LLIBS,-lvalue"},
@@ -148,6 +149,7 @@ func TestPrebuiltWithALibrary(t *testing.T) {
 }
 
 func TestLibraryOfAGPULinkChanges(t *testing.T) {
+	testenv.Long(t)
 	tests := []struct{ tool, variable, target, linker string }{{"hipcc", "HIPCC", "gfx90a", "-Wl,"}, {"nvcc", "NVCC", "sm_80", "-Xlinker="}}
 	for _, tt := range tests {
 		t.Run(tt.tool, func(t *testing.T) {

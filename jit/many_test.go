@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/aiter-go/aiter/internal/testenv"
 )
 
 var processes = flag.Int("processes", 16, "how many processes build at the same time")
@@ -74,6 +76,7 @@ func TestConcurrentProcessesCompileOnce(t *testing.T) {
 // TestLocksWithoutEffect simulates a network filesystem on which every lock succeeds at once. Units
 // are compiled more than once, and all libraries are right.
 func TestLocksWithoutEffect(t *testing.T) {
+	testenv.Long(t)
 	b := newFixture(t)
 	// Each compiler waits until a third has started, so that two processes compile at the
 	// same time on any machine.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aiter-go/aiter/internal/testenv"
 	"github.com/aiter-go/aiter/jit"
 )
 
@@ -191,6 +192,7 @@ func (b *fixture) apply(m mutation) (undo func()) {
 }
 
 func TestMutations(t *testing.T) {
+	testenv.Long(t)
 	b := mutationFixture(t)
 	base := b.build()
 	try := func(m mutation) jit.Status {

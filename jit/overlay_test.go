@@ -194,6 +194,7 @@ func TestToolchainMutations(t *testing.T) {
 
 // TestDeviceLibraryMutations changes programs and libraries that produce device code.
 func TestDeviceLibraryMutations(t *testing.T) {
+	testenv.Long(t)
 	if !inOverlay(t) {
 		return
 	}

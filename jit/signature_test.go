@@ -165,6 +165,7 @@ func TestSignatureOfAPart(t *testing.T) {
 
 // TestSignatureOnGPUs compares the signatures that GPU compilers put into a library.
 func TestSignatureOnGPUs(t *testing.T) {
+	testenv.Long(t)
 	for _, c := range []struct{ tool, variable, arch string }{{"hipcc", "HIPCC", "gfx942"}, {"nvcc", "NVCC", "sm_90"}} {
 		t.Run(c.tool, func(t *testing.T) {
 			b := newSignatureFixture(t)

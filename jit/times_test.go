@@ -106,6 +106,7 @@ func (b *fixture) sameAsFresh(built jit.Result) {
 
 // TestHeaderEditedAndRestoredWhileCompiling makes the compiler read a text that exists neither before nor after the compile.
 func TestHeaderEditedAndRestoredWhileCompiling(t *testing.T) {
+	testenv.Long(t)
 	for name, restore := range map[string]string{
 		"by writing":  "printf '#define ONLY_A 3\\n' > HEADER",
 		"by renaming": "mv HEADER.old HEADER",

@@ -159,6 +159,7 @@ func (b *fixture) change(c unlisted) {
 }
 
 func TestUnlistedInputs(t *testing.T) {
+	testenv.Long(t)
 	for _, c := range unlistedInputs() {
 		t.Run(c.name, func(t *testing.T) {
 			b := unlistedFixture(t, c, "src/a.cpp")
@@ -176,6 +177,7 @@ func TestUnlistedInputs(t *testing.T) {
 
 // TestUnlistedInputsOfGPUs covers the cases that GPU compilers search or report differently.
 func TestUnlistedInputsOfGPUs(t *testing.T) {
+	testenv.Long(t)
 	some := []string{"__has_include_next", "-include", ".incbin", ".incbin by macros", ".incbin in .include", "quoted by a macro"}
 	for _, tt := range []struct{ tool, variable, target string }{{"hipcc", "HIPCC", "gfx90a"}, {"nvcc", "NVCC", "sm_80"}} {
 		for _, c := range unlistedInputs() {
@@ -253,6 +255,7 @@ func TestPrecompiledHeaderOfAFlag(t *testing.T) {
 
 // TestTimesAreConstant checks that __TIMESTAMP__, __DATE__ and __TIME__ do not change the library.
 func TestTimesAreConstant(t *testing.T) {
+	testenv.Long(t)
 	stamp := "extern \"C\" const char* demo_stamp() { return __TIMESTAMP__ __DATE__ __TIME__; }\n" + demoOp
 	for _, tt := range []struct{ tool, variable, target string }{{"g++", "CXX", "cpu"}, {"hipcc", "HIPCC", "gfx90a"},
 		{"nvcc", "NVCC", "sm_80"}} {
@@ -284,6 +287,7 @@ func TestTimesAreConstant(t *testing.T) {
 
 // TestOddNames builds sources in folders whose names look like command-line arguments.
 func TestOddNames(t *testing.T) {
+	testenv.Long(t)
 	folders := map[string]string{"=in": "EQUALS", "-in": "MINUS", "@in": "AT", "a b": "BLANK", "a,b": "COMMA", "-": "LONE"}
 	text := ""
 	for _, name := range slices.Sorted(maps.Values(folders)) {

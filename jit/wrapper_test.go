@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aiter-go/aiter/internal/testenv"
 	"github.com/aiter-go/aiter/jit"
 )
 
@@ -54,6 +55,7 @@ func (w compilerWrapper) put(t *testing.T, dir, option string) {
 // TestWrapperInputsAreInKeys changes a file that a compiler wrapper reads. The cache, a new cache and a cache over a prebuilt
 // one have to miss, and the build has to return the library of the new option.
 func TestWrapperInputsAreInKeys(t *testing.T) {
+	testenv.Long(t)
 	for _, w := range compilerWrappers(t) {
 		t.Run(w.name, func(t *testing.T) {
 			b := newFixture(t)
@@ -100,6 +102,7 @@ func (b *fixture) explainsToolchain(file string) {
 // TestEqualCompilersWithOtherHeaders installs a compiler in folders with different headers and libraries. The installations have
 // equal digests, but each build has to use the headers and libraries of its own.
 func TestEqualCompilersWithOtherHeaders(t *testing.T) {
+	testenv.Long(t)
 	b := newFixture(t)
 	b.write("config.toml", strings.Replace(testConfig, "flags =", "link_flags = { common = [\"-lvalue\"] }\nflags =", 1))
 	b.write("src/a.cpp",

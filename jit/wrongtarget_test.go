@@ -30,6 +30,7 @@ func wrapHipcc(t *testing.T, change string) string {
 // TestCodeForAnotherTarget uses a compiler that makes code for another target than requested. The
 // build has to fail before it publishes anything, and to succeed with a correct compiler.
 func TestCodeForAnotherTarget(t *testing.T) {
+	testenv.Long(t)
 	rewrite := func(from, to string) string {
 		return `n=$#; while [ $n -gt 0 ]; do a=$1; shift; n=$((n-1)); [ "$a" = --offload-arch=` + from + ` ] && a=--offload-arch=` +
 			to + `; set -- "$@" "$a"; done`

@@ -15,15 +15,6 @@ var sanitizeFlag = flag.Bool("sanitize", false, "also run the CPU kernels with p
 // patternInit makes compilers fill local variables that have no initial value.
 const patternInit = "-ftrivial-auto-var-init=pattern"
 
-// skipCompilers skips a test of what compilers make, under the race detector. That sees Go alone, and the test takes
-// minutes. `make test` runs it.
-func skipCompilers(t *testing.T) {
-	t.Helper()
-	if testenv.Race {
-		t.Skip("tests what compilers make; `make test` runs it")
-	}
-}
-
 // buildDriver compiles testdata/cpu: a program that compares the CPU kernels with its own
 // reference, on tensors that border inaccessible pages.
 func buildDriver(t *testing.T, compiler string, flags ...string) string {
@@ -46,7 +37,8 @@ func buildDriver(t *testing.T, compiler string, flags ...string) string {
 // TestCPUOnAarch64 runs the kernels for aarch64 under an emulator at each level; `make aarch64`
 // installs the emulator and the compiler.
 func TestCPUOnAarch64(t *testing.T) {
-	skipCompilers(t)
+	testenv.Long(t)
+	testenv.SkipRace(t)
 	compiler, emulator := testenv.Tool(t, "aarch64-linux-gnu-g++"), testenv.Tool(t, "qemu-aarch64")
 	program := buildDriver(t, compiler, "-O2", "-static", patternInit)
 	// The scalar kernels are those of every architecture: a sample of the problems suffices.

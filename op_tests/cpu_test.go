@@ -46,7 +46,6 @@ func TestCPU(t *testing.T) {
 	}
 	t.Run("Concurrent", testConcurrentCalls)
 	t.Run("SiLU", testSiLU)
-	t.Run("Levels", testLevels)
 	t.Run("Threads", testThreads)
 	t.Run("Environment", testEnvironmentErrors)
 }
@@ -62,14 +61,19 @@ func levels() []string {
 	return []string{"scalar"}
 }
 
-// testLevels runs part of the suite on each instruction set of this processor below the
+// TestCPULevels runs part of the suite on each instruction set of this processor below the
 // best one, which the tests of this process use.
-func testLevels(t *testing.T) {
+func TestCPULevels(t *testing.T) {
+	testenv.Long(t)
+	testenv.SkipRace(t)
+	if *deviceFlag != "cpu" {
+		t.Skip("needs -device=cpu")
+	}
 	all := supportedLevels(t)
 	runLevels(t, all[:max(len(all)-1, 1)])
 }
 
-// TestCPUPatterned is testLevels with a build that fills uninitialized local variables with a
+// TestCPUPatterned is TestCPULevels with a build that fills uninitialized local variables with a
 // pattern.
 func TestCPUPatterned(t *testing.T) {
 	if !*sanitizeFlag {
@@ -99,9 +103,6 @@ func supportedLevels(t *testing.T) []string {
 func runLevels(t *testing.T, levels []string, env ...string) {
 	t.Helper()
 	tests := []string{"TestWidths", "TestSpecialValues", "TestSubnormals", "TestRowEnds", "TestSuite", "TestLongRowsAccuracy"}
-	if testenv.Race {
-		levels = levels[:1] // the race detector sees Go alone, which is the same at each level
-	}
 	for _, level := range levels {
 		out, err := runChild(t, append([]string{"AITER_CPU_ISA=" + level}, env...), "("+strings.Join(tests, "|")+")", "-samples=25", "-seed=7")
 		if err == nil {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/aiter-go/aiter/internal/testenv"
 	optests "github.com/aiter-go/aiter/op_tests"
 	"github.com/aiter-go/aiter/tensor"
 )
@@ -11,6 +12,7 @@ import (
 // TestLargeSequences tests problems so large that a GPU computes the sequence mask once for all
 // channels.
 func TestLargeSequences(t *testing.T) {
+	testenv.Long(t)
 	target := open(t)
 	types := []tensor.DType{tensor.BFloat16, tensor.Float32, tensor.Float16}
 	var fwd, varlen []optests.Case

@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/aiter-go/aiter/internal/testenv"
 	optests "github.com/aiter-go/aiter/op_tests"
 	"github.com/aiter-go/aiter/tensor"
 )
@@ -34,6 +35,7 @@ func longRows() []optests.Case {
 
 // TestLongRows compares forward and backward with the reference, and with special values.
 func TestLongRows(t *testing.T) {
+	testenv.Long(t)
 	target := open(t)
 	for _, op := range []string{"causal_conv1d_fwd", "causal_conv1d_bwd"} {
 		t.Run(op, func(t *testing.T) {

@@ -144,7 +144,8 @@ var limits = []limit{
 
 // TestMachineCode checks the machine code of the kernels for AMD GPUs against limits.
 func TestMachineCode(t *testing.T) {
-	skipCompilers(t)
+	testenv.Long(t)
+	testenv.SkipRace(t)
 	hipcc, objdump := testenv.Tool(t, "hipcc"), testenv.Tool(t, "llvm-objdump")
 	env := func(name string) string {
 		switch name {

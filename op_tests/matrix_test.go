@@ -46,7 +46,8 @@ func matrixRoot(t *testing.T) string {
 
 // TestMatrixBuilds compiles aiter/gpu/matrix.h for each kind of matrix core.
 func TestMatrixBuilds(t *testing.T) {
-	skipCompilers(t)
+	testenv.Long(t)
+	testenv.SkipRace(t)
 	for tool, targets := range map[string][]string{
 		"hipcc": {"gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"},
 		"nvcc":  {"sm_80", "sm_90"},

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/aiter-go/aiter"
+	"github.com/aiter-go/aiter/internal/testenv"
 	"github.com/aiter-go/aiter/registry"
 	"github.com/aiter-go/aiter/tensor"
 )
@@ -15,6 +16,7 @@ import (
 // Calls select the right code; here a changed configuration selects it by the wrong argument, and
 // builds parts for the CPU too, which otherwise has the whole module.
 func TestPartsRefuse(t *testing.T) {
+	testenv.Long(t)
 	reg := openWithConfig(t, map[string]string{
 		`"-O3"`:                       `"-O0"`, // compiles fast
 		`argument = "x"`:              `argument = "weight"`,

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aiter-go/aiter/internal/testenv"
 	optests "github.com/aiter-go/aiter/op_tests"
 	"github.com/aiter-go/aiter/tensor"
 )
@@ -176,6 +177,7 @@ func reversedOrder(t *testing.T, dt tensor.DType, shape []int64) *tensor.Tensor 
 
 // TestRMSNormLongRows tests rows so long that plain sums in float32 would be wrong.
 func TestRMSNormLongRows(t *testing.T) {
+	testenv.Long(t)
 	target := open(t)
 	for i, dim := range []int64{3 << 20, 3<<20 + 1} {
 		c := optests.Case{DType: []tensor.DType{tensor.Float32, tensor.BFloat16}[i], Params: optests.RMSNorm{Rows: 2, Dim: dim}}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/aiter-go/aiter/internal/testenv"
 	optests "github.com/aiter-go/aiter/op_tests"
 	"github.com/aiter-go/aiter/tensor"
 )
@@ -37,6 +38,7 @@ func TestSuite(t *testing.T) {
 
 // TestEdges compares every operator with the reference at the edge cases.
 func TestEdges(t *testing.T) {
+	testenv.Long(t)
 	target := open(t)
 	for _, op := range optests.Operators() {
 		cases, err := optests.EdgeCases(op)

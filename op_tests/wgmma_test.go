@@ -20,7 +20,8 @@ import (
 // TestRunningProducts checks that no instruction writes a register that a running wgmma product reads. A product runs
 // until its warps wait for it. ptxas does not always see that it runs from one iteration of a loop to the next.
 func TestRunningProducts(t *testing.T) {
-	skipCompilers(t)
+	testenv.Long(t)
+	testenv.SkipRace(t)
 	nvcc, cuobjdump := testenv.Tool(t, "nvcc"), testenv.Tool(t, "cuobjdump")
 	reg, err := registry.Open(t.Context(), registry.Options{Getenv: func(name string) string {
 		if name == "NVCC" {

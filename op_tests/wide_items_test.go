@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/aiter-go/aiter/internal/testenv"
 	optests "github.com/aiter-go/aiter/op_tests"
 	"github.com/aiter-go/aiter/tensor"
 )
@@ -107,6 +108,7 @@ func wideSpanCases() []optests.Case {
 
 // TestWideSpans compares wide filters of dense rows with the reference, and with infinities and NaN among the inputs.
 func TestWideSpans(t *testing.T) {
+	testenv.Long(t)
 	target := open(t)
 	for _, op := range []string{"causal_conv1d_fwd", "causal_conv1d_bwd"} {
 		t.Run(op, func(t *testing.T) {

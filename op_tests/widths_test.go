@@ -26,6 +26,7 @@ func widths() []int64 {
 // without SiLU, at lengths around those of vectors, tiles and chunks. The other options vary from
 // case to case.
 func TestWidths(t *testing.T) {
+	testenv.Long(t)
 	target := open(t)
 	for _, op := range optests.Conv1dOperators() {
 		t.Run(op, func(t *testing.T) { target.checkTolerance(t, op, widthCases()) })

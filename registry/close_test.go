@@ -14,6 +14,7 @@ import (
 	"unsafe"
 
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/testenv"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/registry"
 	"github.com/aiter-go/aiter/tensor"
@@ -114,6 +115,7 @@ func (o *onBuild) Observe(e jit.Event) {
 // A call repeats its checks after a build: it fails if memory was freed or the registry was
 // closed meanwhile, for example by the observer of the build.
 func TestCallRepeatsChecksAfterBuild(t *testing.T) {
+	testenv.Long(t)
 	root := quickTree(t, "", "")
 	for _, verify := range []bool{false, true} {
 		var o onBuild

@@ -14,6 +14,7 @@ import (
 
 // Every operator gives the reference's results in pieces of any size, at any placement.
 func TestCallInPieces(t *testing.T) {
+	testenv.Long(t)
 	reg := openShared(t, registry.Options{})
 	for _, name := range optests.Operators() {
 		t.Run(name, func(t *testing.T) {

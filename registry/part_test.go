@@ -137,6 +137,7 @@ func TestFirstCallCompilesOnlyItsOperator(t *testing.T) {
 }
 
 func TestFirstCallOfEachTypeCompiles(t *testing.T) {
+	testenv.Long(t)
 	seen := new(units)
 	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: apartOnCPU(t), Observer: seen})
 	fwd := lookup(t, r, "causal_conv1d_fwd")
@@ -158,6 +159,7 @@ func TestFirstCallOfEachTypeCompiles(t *testing.T) {
 
 // TestCallsWithConditions checks that a call builds a source with a condition on element types only if its type is listed.
 func TestCallsWithConditions(t *testing.T) {
+	testenv.Long(t)
 	root := apartOnCPU(t)
 	config := filepath.Join(root, "config/opt_compiler.toml")
 	text, err := os.ReadFile(config)
@@ -285,6 +287,7 @@ func expectCallError(t *testing.T, err error, kind, want string) {
 // TestWholeModuleServesEveryCall checks that a whole module is not compiled again in
 // parts, in the same process or another.
 func TestWholeModuleServesEveryCall(t *testing.T) {
+	testenv.Long(t)
 	seen := new(units)
 	opts := registry.Options{CacheDir: t.TempDir(), Root: apartOnCPU(t), Observer: seen}
 	r := open(t, opts)
@@ -308,6 +311,7 @@ func TestWholeModuleServesEveryCall(t *testing.T) {
 }
 
 func TestVerifiedCallsOfParts(t *testing.T) {
+	testenv.Long(t)
 	seen := new(units)
 	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: apartOnCPU(t), Observer: seen, Verify: true})
 	call(t, lookup(t, r, "causal_conv1d_fwd"), tensor.Float16)
@@ -317,6 +321,7 @@ func TestVerifiedCallsOfParts(t *testing.T) {
 // TestPartForAGPU checks that a first call on a GPU builds two units, with the kernels
 // of one type.
 func TestPartForAGPU(t *testing.T) {
+	testenv.Long(t)
 	hipcc := testenv.Tool(t, "hipcc")
 	seen := new(units)
 	r := open(t, registry.Options{CacheDir: t.TempDir(), Observer: seen, Getenv: env(map[string]string{"HIPCC": hipcc})})

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/aiter-go/aiter/internal/testenv"
 	"github.com/aiter-go/aiter/registry"
 	"github.com/aiter-go/aiter/tensor"
 )
@@ -32,6 +33,7 @@ func TestNotReadyWithoutTheSupportLibrary(t *testing.T) {
 
 // An operator is not ready if the support library was built and cannot be loaded.
 func TestNotReadyWithoutTheLibrary(t *testing.T) {
+	testenv.Long(t)
 	c := &cleaner{dir: t.TempDir()}
 	c.left.Store(1000)
 	r := open(t, registry.Options{CacheDir: c.dir, Root: quickTree(t, "", ""), Observer: c})

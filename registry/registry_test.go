@@ -171,6 +171,7 @@ func TestCancelledCallDoesNotCancelBuild(t *testing.T) {
 }
 
 func TestWarm(t *testing.T) {
+	testenv.Long(t)
 	var seen compiles
 	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: quickTree(t, "", ""), Observer: &seen})
 	if err := r.Warm(context.Background(), tensor.Host(), "causal_conv1d_fwd", "causal_conv1d_bwd"); err != nil {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/testenv"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/registry"
 )
@@ -185,6 +186,7 @@ func TestReloadOfTheConfiguration(t *testing.T) {
 
 // A reload may replace the parts of a module.
 func TestReloadOfTheParts(t *testing.T) {
+	testenv.Long(t)
 	const byType = "[module.module_version.axis.dtype]\nargument = \"out\"\nvalues = [\"int32\", \"float32\"]\ndefine = \"TYPE\"\n"
 	const bySize = "[module.module_version.axis.size]\nargument = \"out\"\ndimension = 0\nvalues = [\"1\", \"2-\"]\ndefine = \"SIZE\"\n"
 	for name, axes := range map[string][2]string{

@@ -23,6 +23,7 @@ func widthsApartOnCPU(t *testing.T) string {
 // TestFirstCallOfEachRangeCompiles checks that the size of the weight's second
 // dimension, and nothing else, selects the range.
 func TestFirstCallOfEachRangeCompiles(t *testing.T) {
+	testenv.Long(t)
 	seen := new(units)
 	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: widthsApartOnCPU(t), Observer: seen})
 	fwd := lookup(t, r, "causal_conv1d_fwd")

@@ -1,0 +1,20 @@
+package testenv
+
+import "testing"
+
+// Long skips a test that takes many seconds if -short is given. `make test` gives it; `make test-race` runs all tests.
+func Long(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("takes many seconds; `make test-race`, and `make test SHORT=`, run it")
+	}
+}
+
+// SkipRace skips a test of the code that compilers make under the race detector, which checks only Go code.
+// `make test-kernels` runs it; a test compares the list in the Makefile with the calls of this function.
+func SkipRace(t testing.TB) {
+	t.Helper()
+	if Race {
+		t.Skip("tests no Go code; `make test-kernels` runs it")
+	}
+}
