@@ -35,8 +35,8 @@ func TestProgramProfile(t *testing.T) {
 	for _, share := range s.Parts[1].Shares {
 		counts[share.Group] += share.Count
 	}
-	// Each call allocates and uploads x and out, which a user's operator may read, downloads out to new memory, and frees all three.
-	if counts[profile.Kernels] != 4 || counts[profile.Copies] != 12 || counts[profile.Allocations] != 24 {
+	// Each call allocates x and out, uploads x, downloads out to new memory, and frees all three.
+	if counts[profile.Kernels] != 4 || counts[profile.Copies] != 8 || counts[profile.Allocations] != 24 {
 		t.Errorf("counts %v\n%s", counts, out)
 	}
 	for _, c := range []struct{ line, want string }{
@@ -136,6 +136,17 @@ func TestProfilerErrors(t *testing.T) {
 		_, err := profileApp(t).countersOf(t.Context(), &p, &profileFlags{})
 		if err == nil || exitCode(err) != exitToolchain || !strings.Contains(hintProfiler(err), want) {
 			t.Errorf("%s: %v, hint %q", commands, err, hintProfiler(err))
+		}
+	}
+}
+
+// ncu refuses an option that is given twice.
+func TestProfilerOptionsAreGivenOnce(t *testing.T) {
+	p := ncu(func(string) string { return "" })
+	for _, counters := range [][]string{nil, {"sm__warps_active.avg", "dram__bytes.sum"}} {
+		args := p.command("/tmp", counters)
+		if n := strings.Count(" "+strings.Join(args, " ")+" ", " --page "); n != 1 {
+			t.Errorf("counters %v: --page is given %d times: %q", counters, n, args)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func ncu(getenv func(string) string) profiler {
 		command: func(dir string, counters []string) []string {
 			args := []string{"--csv", "--page", "details", "--print-units", "base", "--log-file", filepath.Join(dir, "profile.csv")}
 			if len(counters) > 0 {
-				args = append(args, "--metrics", strings.Join(counters, ","), "--page", "raw")
+				args = append(args, "--metrics", strings.Join(counters, ","))
 			} else {
 				args = append(args, "--section", "SpeedOfLight", "--section", "LaunchStats", "--section", "Occupancy")
 			}

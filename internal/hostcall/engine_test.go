@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -214,6 +215,20 @@ func TestAnyOrder(t *testing.T) {
 					t.Errorf("%d copies of memory that is not pinned", n)
 				}
 			})
+		}
+	}
+}
+
+// Several processors copy the parts of a piece that has no other piece beside it.
+func TestPartsOfAPiece(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	g := openGPU(t, "fakehip", device.PoolOptions{})
+	e := hostcall.New(g.drv, g.pool, hostcall.Options{Piece: 16 << 20, Buffers: 1})
+	for _, gap := range []int64{0, 3} {
+		p := g.problem(shape{rows: 20, cols: 60_001, gap: gap})
+		must(t, e.Run(t.Context(), p.call))
+		if at := p.wrong(t); at >= 0 {
+			t.Errorf("gap of %d columns: element %d is wrong", gap, at)
 		}
 	}
 }
