@@ -19,9 +19,10 @@ REQUIRE ?= hipcc,llvm-objdump,python3
 # `make test` leaves out the tests that take many seconds. `make test SHORT=` and `make test-race` run them.
 SHORT ?= -short
 
-# Tests of the code that compilers make. The race detector sees Go alone, so test-race leaves them out.
+# Long tests of the code that compilers make. The race detector sees Go alone, so test-race leaves them out.
 space := $() $()
-KERNEL_TESTS := TestCPULevels TestMachineCode TestMatrixBuilds TestRunningProducts TestWide TestWidths
+KERNEL_TESTS := TestCPULevels TestLargeSequences TestLongRows TestMachineCode TestMatrixBuilds TestRMSNormLongRows \
+	TestRunningProducts TestServingLarge TestWide TestWidths
 
 .PHONY: help build release demo test test-race test-kernels test-sanitize test-bookworm lint fuzz bench bench-cold rocm rocm-bookworm python cuda browser aarch64 clean
 

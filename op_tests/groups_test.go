@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aiter-go/aiter/internal/testenv"
 	optests "github.com/aiter-go/aiter/op_tests"
 	"github.com/aiter-go/aiter/tensor"
 )
@@ -46,6 +47,7 @@ func groupCases() []optests.Case {
 
 // TestGroups compares every operator with a weight with the reference if channels share filters.
 func TestGroups(t *testing.T) {
+	testenv.SkipRace(t)
 	target := open(t)
 	for _, op := range optests.Conv1dOperators() {
 		t.Run(op, func(t *testing.T) { target.checkTolerance(t, op, groupCases()) })

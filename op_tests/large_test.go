@@ -13,6 +13,7 @@ import (
 // channels.
 func TestLargeSequences(t *testing.T) {
 	testenv.Long(t)
+	testenv.SkipRace(t)
 	target := open(t)
 	types := []tensor.DType{tensor.BFloat16, tensor.Float32, tensor.Float16}
 	var fwd, varlen []optests.Case
@@ -128,6 +129,7 @@ func TestLargeBackward(t *testing.T) {
 // TestDeterminism compares runs of the same problem bit by bit: the order of threads must not
 // matter.
 func TestDeterminism(t *testing.T) {
+	testenv.SkipRace(t)
 	target := open(t)
 	ragged := optests.Case{DType: tensor.BFloat16, WeightDType: tensor.Float32, Seed: 11,
 		Params: optests.Conv1d{Batch: 3, Dim: 130, Seqlen: 1111, Width: 4, SiLU: true, WithStates: true}}

@@ -36,6 +36,7 @@ func longRows() []optests.Case {
 // TestLongRows compares forward and backward with the reference, and with special values.
 func TestLongRows(t *testing.T) {
 	testenv.Long(t)
+	testenv.SkipRace(t)
 	target := open(t)
 	for _, op := range []string{"causal_conv1d_fwd", "causal_conv1d_bwd"} {
 		t.Run(op, func(t *testing.T) {

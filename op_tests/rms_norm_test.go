@@ -72,6 +72,7 @@ func rmsNormDims() []int64 {
 // TestRMSNormSpecialValues puts infinities and NaN at the ends of rows, vectors and warps. An output must be special exactly
 // where the reference is; no row may affect another.
 func TestRMSNormSpecialValues(t *testing.T) {
+	testenv.SkipRace(t)
 	target := open(t)
 	types := []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16}
 	for n, dim := range rmsNormDims() {
@@ -178,6 +179,7 @@ func reversedOrder(t *testing.T, dt tensor.DType, shape []int64) *tensor.Tensor 
 // TestRMSNormLongRows tests rows so long that plain sums in float32 would be wrong.
 func TestRMSNormLongRows(t *testing.T) {
 	testenv.Long(t)
+	testenv.SkipRace(t)
 	target := open(t)
 	for i, dim := range []int64{3 << 20, 3<<20 + 1} {
 		c := optests.Case{DType: []tensor.DType{tensor.Float32, tensor.BFloat16}[i], Params: optests.RMSNorm{Rows: 2, Dim: dim}}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aiter-go/aiter/internal/testenv"
 	optests "github.com/aiter-go/aiter/op_tests"
 	"github.com/aiter-go/aiter/tensor"
 )
@@ -39,6 +40,8 @@ func TestServing(t *testing.T) {
 
 // TestServingLarge has sequences that fill a GPU, where threads take more channels.
 func TestServingLarge(t *testing.T) {
+	testenv.Long(t)
+	testenv.SkipRace(t)
 	target := open(t)
 	var cases []optests.Case
 	for n, dt := range []tensor.DType{tensor.BFloat16, tensor.Float16, tensor.Float32, tensor.BFloat16} {

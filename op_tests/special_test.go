@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/aiter-go/aiter/internal/testenv"
 	optests "github.com/aiter-go/aiter/op_tests"
 	"github.com/aiter-go/aiter/tensor"
 )
@@ -23,6 +24,7 @@ var specialInputs = map[string][]string{
 // float64 reference is: where a product with the special value exists, including the zeros before
 // a row.
 func TestSpecialValues(t *testing.T) {
+	testenv.SkipRace(t)
 	target := open(t)
 	for _, op := range optests.Conv1dOperators() {
 		t.Run(op, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aiter-go/aiter/internal/testenv"
 	optests "github.com/aiter-go/aiter/op_tests"
 	"github.com/aiter-go/aiter/tensor"
 )
@@ -89,6 +90,7 @@ func wideUpdateCases() []optests.Case {
 
 // TestStates is small enough for an emulated device.
 func TestStates(t *testing.T) {
+	testenv.SkipRace(t)
 	target := open(t)
 	for _, op := range statefulOps {
 		t.Run(op, func(t *testing.T) { target.checkIdeal(t, op, slices.Values(stateCases())) })

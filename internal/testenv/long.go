@@ -11,10 +11,10 @@ func Long(t testing.TB) {
 }
 
 // SkipRace skips a test of the code that compilers make under the race detector, which checks only Go code.
-// `make test-kernels` runs it; a test compares the list in the Makefile with the calls of this function.
+// `make test` runs it, or `make test-kernels` if it is long; a test checks the list in the Makefile.
 func SkipRace(t testing.TB) {
 	t.Helper()
 	if Race {
-		t.Skip("tests no Go code; `make test-kernels` runs it")
+		t.Skip("tests no Go code; `make test`, or `make test-kernels`, runs it")
 	}
 }
