@@ -19,10 +19,11 @@ REQUIRE ?= hipcc,llvm-objdump,python3
 # `make test` leaves out the tests that take many seconds. `make test SHORT=` and `make test-race` run them.
 SHORT ?= -short
 
-# Long tests of the code that compilers make. The race detector sees Go alone, so test-race leaves them out.
+# Long tests of the code that compilers make. The race detector sees Go alone, so test-race leaves out them or most of their
+# cases.
 space := $() $()
-KERNEL_TESTS := TestCPULevels TestLargeSequences TestLongRows TestMachineCode TestMatrixBuilds TestRMSNormLongRows \
-	TestRunningProducts TestServingLarge TestWide TestWidths
+KERNEL_TESTS := TestCallInPieces TestCPULevels TestEdges TestLargeSequences TestLongRows TestMachineCode TestMatrixBuilds \
+	TestRMSNormLongRows TestRunningProducts TestServingLarge TestWide TestWidths
 
 .PHONY: help build release demo test test-race test-kernels test-sanitize test-bookworm lint fuzz bench bench-cold rocm rocm-bookworm python cuda browser aarch64 clean
 
@@ -47,7 +48,7 @@ test-race: ## run all tests under the race detector; needs the tools that `make 
 	CGO_ENABLED=1 go -C otelaiter test -race ./...
 
 test-kernels: ## run the tests of compiled code that test-race leaves out; test-sanitize runs the rest
-	AITER_REQUIRE_TOOLS="$(REQUIRE)" go test -timeout 20m -run '^($(subst $(space),|,$(KERNEL_TESTS)))$$' ./op_tests
+	AITER_REQUIRE_TOOLS="$(REQUIRE)" go test -timeout 20m -run '^($(subst $(space),|,$(KERNEL_TESTS)))$$' ./op_tests ./registry
 
 test-sanitize: ## run the CPU kernels with ASan, UBSan and guard pages, and with patterns in uninitialised memory
 	AITER_REQUIRE_TOOLS="$(REQUIRE)" go test -count=1 -timeout 20m -v -run '^TestCPU(Sanitized|Patterned|OnAarch64)$$' ./op_tests -args -sanitize

@@ -18,3 +18,16 @@ func SkipRace(t testing.TB) {
 		t.Skip("tests no Go code; `make test`, or `make test-kernels`, runs it")
 	}
 }
+
+// Sample returns each n-th element of a list of cases, from the first, if -short is given or under the race detector.
+// `make test-kernels` runs all cases.
+func Sample[T any](list []T, n int) []T {
+	if !testing.Short() && !Race {
+		return list
+	}
+	var some []T
+	for i := 0; i < len(list); i += n {
+		some = append(some, list[i])
+	}
+	return some
+}
