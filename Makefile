@@ -48,7 +48,7 @@ test-race: ## run all tests under the race detector; needs the tools that `make 
 	CGO_ENABLED=1 go -C otelaiter test -race ./...
 
 test-kernels: ## run the tests of compiled code that test-race leaves out; test-sanitize runs the rest
-	AITER_REQUIRE_TOOLS="$(REQUIRE)" go test -timeout 20m -run '^($(subst $(space),|,$(KERNEL_TESTS)))$$' ./op_tests ./registry
+	AITER_REQUIRE_TOOLS="$(REQUIRE)" go test -timeout 30m -run '^($(subst $(space),|,$(KERNEL_TESTS)))$$' ./op_tests ./registry
 
 test-sanitize: ## run the CPU kernels with ASan, UBSan and guard pages, and with patterns in uninitialised memory
 	AITER_REQUIRE_TOOLS="$(REQUIRE)" go test -count=1 -timeout 20m -v -run '^TestCPU(Sanitized|Patterned|OnAarch64)$$' ./op_tests -args -sanitize
