@@ -19,8 +19,7 @@ REQUIRE ?= hipcc,llvm-objdump,python3
 # `make test` leaves out the tests that take many seconds. `make test SHORT=` and `make test-race` run them.
 SHORT ?= -short
 
-# Long tests of the code that compilers make. The race detector sees Go alone, so test-race leaves out them or most of their
-# cases.
+# Long tests of compiled code. The race detector checks Go code only, so test-race skips them or runs a sample of their cases.
 space := $() $()
 KERNEL_TESTS := TestCallInPieces TestCPULevels TestEdges TestLargeSequences TestLongRows TestMachineCode TestMatrixBuilds \
 	TestRMSNormLongRows TestRunningProducts TestServingLarge TestWide TestWidths
@@ -43,11 +42,11 @@ test: python ## set up hipcc and Python (as root) and run the quick tests, with 
 	AITER_REQUIRE_TOOLS="$(REQUIRE)" go test $(SHORT) -timeout 40m $(PACKAGES)
 	go -C otelaiter test ./...
 
-test-race: ## run all tests under the race detector; needs the tools that `make test` installs
+test-race: ## run all tests of Go code under the race detector; needs the tools that `make test` installs
 	AITER_REQUIRE_TOOLS="$(REQUIRE)" CGO_ENABLED=1 go test -race -timeout 45m $(PACKAGES)
 	CGO_ENABLED=1 go -C otelaiter test -race ./...
 
-test-kernels: ## run the tests of compiled code that test-race leaves out; test-sanitize runs the rest
+test-kernels: ## run the long tests of compiled code, which test-race skips or samples
 	AITER_REQUIRE_TOOLS="$(REQUIRE)" go test -timeout 30m -run '^($(subst $(space),|,$(KERNEL_TESTS)))$$' ./op_tests ./registry
 
 test-sanitize: ## run the CPU kernels with ASan, UBSan and guard pages, and with patterns in uninitialised memory

@@ -39,8 +39,8 @@ func prefillOperator(name string, full bool, outputs ...argument) operator {
 	if full {
 		table.shape = shapeTable
 		blocks = []argument{
-			columns("block_idx_first_scheduled_token", randomFirstBlocks, passesAlign),
-			columns("block_idx_last_scheduled_token", randomLastColumns, passesColumns),
+			columns("block_idx_first_scheduled_token", randomLaterColumns, passesAlign),
+			columns("block_idx_last_scheduled_token", randomLaterColumns, passesColumns),
 			columns("initial_state_idx", randomColumns, passesColumns),
 			columns("num_computed_tokens", randomComputed, passesAlign),
 			{name: "block_size_to_align", role: option, value: func(c Case) any { return serving(c).Align }},
@@ -119,16 +119,6 @@ func inferPrefill(given args) (Case, error) {
 			p.State.Serve.StoresEmpty = !skips
 		}
 	}), nil
-}
-
-// randomFirstBlocks are columns up to about the last ones. Some do not exist.
-func randomFirstBlocks(c Case, r *rand.Rand, values []float64) {
-	for i := range values {
-		values[i] = float64(1 + r.Int64N(serving(c).Blocks))
-		if r.IntN(8) == 0 {
-			values[i] = -1
-		}
-	}
 }
 
 // randomComputed are numbers of tokens, some of them negative.

@@ -23,7 +23,7 @@ func causalConv1dServeUpdate() operator {
 			{name: "query_start_loc", shape: shapeStarts, dtype: typeIndex, fill: randomServedStarts, present: passesStarts},
 			{name: "max_query_len", role: option, value: longestOption},
 			{name: "num_accepted_tokens", shape: shapeSequences, dtype: typeIndex, fill: randomAccepted, present: passesAccepted},
-			{name: "block_idx_last_scheduled_token", shape: shapeSequences, dtype: typeIndex, fill: randomLastColumns, present: passesColumns},
+			{name: "block_idx_last_scheduled_token", shape: shapeSequences, dtype: typeIndex, fill: randomLaterColumns, present: passesColumns},
 			{name: "initial_state_idx", shape: shapeSequences, dtype: typeIndex, fill: randomColumns, present: passesColumns},
 			{name: "retrieve_parent_token", shape: shapeParents, dtype: typeIndex, fill: randomParents, present: passesParents},
 			servedTensor(argument{name: "residual", shape: shapeServed, dtype: typeX, fill: randomNormals, present: passesResidual}),

@@ -162,7 +162,7 @@ func randomTable(c Case, r *rand.Rand, values []float64) {
 	}
 }
 
-// randomColumns are columns of the table to read; randomLastColumns leaves the first one out. Some do not exist.
+// randomColumns are columns of the table to read; randomLaterColumns leaves the first one out. Some do not exist.
 func randomColumns(c Case, r *rand.Rand, values []float64) {
 	for i := range values {
 		values[i] = float64(r.Int64N(serving(c).Blocks))
@@ -175,7 +175,7 @@ func randomColumns(c Case, r *rand.Rand, values []float64) {
 	}
 }
 
-func randomLastColumns(c Case, r *rand.Rand, values []float64) {
+func randomLaterColumns(c Case, r *rand.Rand, values []float64) {
 	for i := range values {
 		values[i] = float64(1 + r.Int64N(serving(c).Blocks))
 		if r.IntN(8) == 0 {

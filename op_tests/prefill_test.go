@@ -84,28 +84,8 @@ func (g target) checkPrefillInPlace(t *testing.T) {
 	weight := filled(t, tensor.Float32, []float64{10, 1, 10, 1}, 2, 2)
 	states := filled(t, tensor.Float32, []float64{5, 6, 7, 8}, 2, 2, 1)
 	args := []any{x, x, states, weight, ints(t, []int64{0, 1, 5}), nil, false, nil, filled(t, tensor.Bool, []float64{1, 0}, 2)}
-	placed := slices.Clone(args)
-	for i, a := range args {
-		if v, ok := a.(*tensor.Tensor); ok && g.runner.Device != nil && i != 1 {
-			moved, err := g.runner.Device.ToDevice(v)
-			if err != nil {
-				t.Fatal(err)
-			}
-			placed[i] = moved
-		}
-	}
-	placed[1] = placed[0]
-	if err := g.runner.Call("causal_conv1d_serve_fwd", placed); err != nil {
-		t.Fatal(err)
-	}
-	got := placed[0].(*tensor.Tensor)
-	if g.runner.Device != nil {
-		var err error
-		if got, err = g.runner.Device.ToHost(got); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if out, want := floats(t, got), []float64{51, 2, 23, 34, 45, 66, 7, 78, 89, 100}; !slices.Equal(out, want) {
+	want := []float64{51, 2, 23, 34, 45, 66, 7, 78, 89, 100}
+	if out := g.callInPlace(t, "causal_conv1d_serve_fwd", args); !slices.Equal(out, want) {
 		t.Errorf("out %v, want %v", out, want)
 	}
 }

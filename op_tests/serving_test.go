@@ -116,9 +116,16 @@ func (g target) checkPaddingInPlace(t *testing.T) {
 	x := filled(t, tensor.Float32, []float64{1, 2, 3, 4}, 2, 2, 1)
 	state, weight := filled(t, tensor.Float32, []float64{5, 6, 7, 8}, 2, 2, 1), filled(t, tensor.Float32, []float64{10, 1, 10, 1}, 2, 2)
 	args := []any{x, x, state, weight, nil, false, ints(t, []int64{1, -1}), nil, int64(-1), nil, nil, nil, nil, nil, nil, nil, true, false}
-	placed := make([]any, len(args))
+	if out, want := g.callInPlace(t, "causal_conv1d_serve_update", args), []float64{71, 82, 3, 4}; !slices.Equal(out, want) {
+		t.Errorf("out %v, want %v", out, want)
+	}
+}
+
+// callInPlace calls an operator whose first two arguments are the same tensor, and returns its values.
+func (g target) callInPlace(t *testing.T, op string, args []any) []float64 {
+	t.Helper()
+	placed := slices.Clone(args)
 	for i, a := range args {
-		placed[i] = a
 		if v, ok := a.(*tensor.Tensor); ok && g.runner.Device != nil && i != 1 {
 			moved, err := g.runner.Device.ToDevice(v)
 			if err != nil {
@@ -128,7 +135,7 @@ func (g target) checkPaddingInPlace(t *testing.T) {
 		}
 	}
 	placed[1] = placed[0]
-	if err := g.runner.Call("causal_conv1d_serve_update", placed); err != nil {
+	if err := g.runner.Call(op, placed); err != nil {
 		t.Fatal(err)
 	}
 	got := placed[0].(*tensor.Tensor)
@@ -138,9 +145,7 @@ func (g target) checkPaddingInPlace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if out, want := floats(t, got), []float64{71, 82, 3, 4}; !slices.Equal(out, want) {
-		t.Errorf("out %v, want %v", out, want)
-	}
+	return floats(t, got)
 }
 
 // checkServingRefusals tests what the entry points see on the host.

@@ -5,6 +5,7 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -29,7 +30,7 @@ func EmbedFatbin(host, fatbin []byte) ([]byte, error) {
 	}
 	defer f.Close()
 	w := fatbinObject{machine: f.Machine, osabi: f.OSABI, data: fatbin}
-	functions, err := w.readHost(f)
+	functions, local, err := w.readHost(f)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +46,7 @@ func EmbedFatbin(host, fatbin []byte) ([]byte, error) {
 		return nil, err
 	}
 	for _, k := range kernels {
-		if strings.Contains(k.Symbol, "_INTERNAL_") || strings.Contains(k.Symbol, "_GLOBAL__N_") {
+		if local[withoutLinkage(k.Symbol)] || strings.Contains(k.Symbol, "_INTERNAL_") || strings.Contains(k.Symbol, "_GLOBAL__N_") {
 			return nil, &FormatError{"device code",
 				"host code cannot refer to the kernel " + k.Name + "; take it out of the anonymous namespace, and remove `static`"}
 		}
@@ -56,25 +57,34 @@ func EmbedFatbin(host, fatbin []byte) ([]byte, error) {
 	return w.bytes()
 }
 
-// readHost finds the symbol of the device code, and returns the functions that other objects can name.
-func (w *fatbinObject) readHost(host *elf.File) (functions map[string]bool, err error) {
+// internalLinkage is the letter in front of a static function's name, which C++ compilers write and nvcc leaves out of kernels.
+var internalLinkage = regexp.MustCompile(`L([0-9])`)
+
+// withoutLinkage returns a mangled name by which static functions of host code and of device code can be compared.
+func withoutLinkage(symbol string) string { return internalLinkage.ReplaceAllString(symbol, "$1") }
+
+// readHost finds the symbol of the device code, and returns the symbols that other objects can name, and the
+// names of local ones without linkage.
+func (w *fatbinObject) readHost(host *elf.File) (functions, local map[string]bool, err error) {
 	symbols, err := host.Symbols()
 	if err != nil {
-		return nil, &FormatError{"host object", err.Error()}
+		return nil, nil, &FormatError{"host object", err.Error()}
 	}
-	functions = map[string]bool{}
+	functions, local = map[string]bool{}, map[string]bool{}
 	for _, s := range symbols {
 		switch {
 		case s.Section == elf.SHN_UNDEF && strings.HasPrefix(s.Name, deviceCodePrefix):
 			w.symbol = s.Name
 		case s.Section != elf.SHN_UNDEF && elf.ST_BIND(s.Info) != elf.STB_LOCAL:
 			functions[s.Name] = true
+		case s.Section != elf.SHN_UNDEF:
+			local[withoutLinkage(s.Name)] = true
 		}
 	}
 	if w.symbol == "" {
-		return nil, &FormatError{"host object", "it does not refer to its device code; does the source include aiter/platform.h?"}
+		return nil, nil, &FormatError{"host object", "it does not refer to its device code; does the source include aiter/platform.h?"}
 	}
-	return functions, nil
+	return functions, local, nil
 }
 
 // computeCapability returns 900 for "sm_90a".

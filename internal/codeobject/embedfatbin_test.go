@@ -48,6 +48,9 @@ func TestEmbedFatbin(t *testing.T) {
 	}
 	const kernels = "extern \"C\" __global__ void one(float* p) { *p = 1; }\n__global__ void two(float* p) { *p = 2; }\n"
 	const anonymous = "namespace { __global__ void k(float* p) { *p = 1; } }\nvoid* f() { return (void*)k; }\n"
+	// The host code of a static kernel is a local function of that name.
+	const static = "static __global__ void k(float* p) { *p = 1; }\nvoid* f() { return (void*)k; }\n"
+	const staticHost = hostUnit + "static void k(float*) {}\nvoid* f() { return (void*)k; }\n"
 	code := fatbin(kernels)
 	object, err := codeobject.EmbedFatbin(host, code)
 	if err != nil {
@@ -72,6 +75,7 @@ func TestEmbedFatbin(t *testing.T) {
 	}
 
 	for want, pair := range map[string][2][]byte{
+		"remove `static`":                   {compileFile(t, staticHost, "c++", "-x", "c++", "-fPIC", "-c"), fatbin(static)},
 		"anonymous namespace":               {host, fatbin(anonymous)},
 		"does not refer to its device":      {compileFile(t, "int a;\n", "c++", "-x", "c++", "-c"), code},
 		"host object":                       {host[:100], code},

@@ -2,15 +2,15 @@ package testenv
 
 import "testing"
 
-// Long skips a test that takes many seconds if -short is given. `make test` gives it; `make test-race` runs all tests.
+// Long skips a test that takes many seconds if -short is given. `make test` gives it; `make test-race` and `make test-kernels` do not.
 func Long(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("takes many seconds; `make test-race`, and `make test SHORT=`, run it")
+		t.Skip("takes many seconds; `make test SHORT=` runs it")
 	}
 }
 
-// SkipRace skips a test of the code that compilers make under the race detector, which checks only Go code.
+// SkipRace skips a test of compiled kernels under the race detector, which checks Go code only.
 // `make test` runs it, or `make test-kernels` if it is long; a test checks the list in the Makefile.
 func SkipRace(t testing.TB) {
 	t.Helper()

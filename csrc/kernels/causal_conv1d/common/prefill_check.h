@@ -76,9 +76,7 @@ inline Status check_prefill_split(const PrefillArguments& a, const TensorView (&
     if (i < 2) p->ends[i] = end;
     all.output(out[i]);
   }
-  if (end != p->dim)
-    return value_error("arguments 'q', 'k' and 'v': expected %lld channels together, as 'x', got %lld", static_cast<long long>(p->dim),
-                       static_cast<long long>(end));
+  AITER_TRY(check_parts(end, p->dim));
   list(a, false, &all);
   return all.check();
 }

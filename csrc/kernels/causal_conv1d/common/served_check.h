@@ -158,6 +158,13 @@ inline Status check_served(const Arguments& a, const TensorView& out, Served* p)
   return all.check();
 }
 
+// check_parts checks the number of channels of q, k and v together.
+inline Status check_parts(int64_t channels, int64_t dim) {
+  if (channels == dim) return Status();
+  return value_error("arguments 'q', 'k' and 'v': expected %lld channels together, as 'x', got %lld", static_cast<long long>(dim),
+                     static_cast<long long>(channels));
+}
+
 // check_split checks the arguments of causal_conv1d_update_split_qkv and fills p in.
 inline Status check_split(const Arguments& a, const TensorView (&out)[3], Served* p) {
   AITER_TRY(check_problem(a, p));
@@ -173,9 +180,7 @@ inline Status check_split(const Arguments& a, const TensorView (&out)[3], Served
     if (i < 2) p->ends[i] = end;
     all.output(out[i]);
   }
-  if (end != p->dim)
-    return value_error("arguments 'q', 'k' and 'v': expected %lld channels together, as 'x', got %lld", static_cast<long long>(p->dim),
-                       static_cast<long long>(end));
+  AITER_TRY(check_parts(end, p->dim));
   list(a, false, &all);
   return all.check();
 }
