@@ -10,6 +10,7 @@ import (
 	"testing/fstest"
 
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/tuning"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
 	"github.com/aiter-go/aiter/registry"
@@ -128,7 +129,7 @@ func TestTune(t *testing.T) {
 		t.Errorf("kept: %v", err)
 	}
 
-	// A prebuilt cache has the choice, and cleaning removes it with the library only.
+	// A prebuilt cache has the choice, and cleaning removes it with the library.
 	prebuilt, err := cache.Open(t.TempDir(), cache.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -145,6 +146,26 @@ func TestTune(t *testing.T) {
 	shipped := openLevel(files, registry.Options{Tune: true, NoCompile: true, CacheDir: t.TempDir(), Path: []string{prebuilt.Path()}})
 	if got := levelOf(t, shipped, 100); got != 3 {
 		t.Errorf("prebuilt: %g", got)
+	}
+	unused, err := cache.Open(t.TempDir(), cache.Options{})
+	if err := errors.Join(err, m.Export(unused, results)); err != nil {
+		t.Fatal(err)
+	}
+	digest := results[0].Artifact.Digest
+	if len(tuning.Load(unused, digest)) != 1 {
+		t.Error("the export has no choice")
+	}
+	if _, err := unused.Clean(cache.CleanRequest{Match: func(a cache.Artifact) bool { return a.Digest == digest }}); err != nil {
+		t.Fatal(err)
+	}
+	if left := tuning.Load(unused, digest); len(left) > 0 {
+		t.Errorf("cleaning leaves %v", left)
+	}
+
+	// Kernels may have another plan for another number of threads, so such a process does not use the choice.
+	t.Setenv("AITER_NUM_THREADS", "3")
+	if got := levelOf(t, openLevel(files, registry.Options{Tune: true}), 100); got != 7 {
+		t.Errorf("another number of threads: %g", got)
 	}
 }
 
