@@ -28,13 +28,14 @@ var (
 // machineOps are the operators whose kernels are checked by default, by their modules. The kernels of the others are mostly
 // the same.
 var machineOps = map[string][]string{
-	"module_causal_conv1d": {"causal_conv1d_fwd", "causal_conv1d_update", "causal_conv1d_bwd", "causal_conv1d_serve_update"},
-	"module_rms_norm":      {"rms_norm"},
+	"module_causal_conv1d": {"causal_conv1d_fwd", "causal_conv1d_update", "causal_conv1d_bwd", "causal_conv1d_serve_update",
+		"causal_conv1d_serve_fwd"},
+	"module_rms_norm": {"rms_norm"},
 }
 
 // bfloat16Kernels is the number of kernels in the units of machineOps in bfloat16. Each further kernel is compiled at each
 // first call, so it needs a call that reaches it.
-var bfloat16Kernels = map[string]int{"module_causal_conv1d": 110, "module_rms_norm": 16}
+var bfloat16Kernels = map[string]int{"module_causal_conv1d": 138, "module_rms_norm": 16}
 
 // limit is a requirement on the machine code of some kernels.
 type limit struct {
@@ -99,6 +100,7 @@ var limits = []limit{
 	minWide(`serve::causal_conv1d_serve_tokens_kernel<.*, 4, 8, .*TokenForm\)0`, 9, 5),
 	minWaves(`serve::causal_conv1d_serve_tokens_kernel<.*TokenForm\)0`, 8),
 	minWaves(`serve::causal_conv1d_serve_tokens_kernel`, 3),
+	minWaves(`serve::causal_conv1d_serve_fwd_heads_kernel`, 4),
 	// In float16 and float32 a thread's values need more registers than in bfloat16.
 	// The launch plans rely on these waves (amd_waves in bwd/plan.h).
 	minWaves(`bwd::causal_conv1d_bwd_channel_last_kernel<.*, 4, 1, `, 8),
