@@ -1,6 +1,9 @@
 package aiter_test
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"os/exec"
 	"path"
@@ -94,6 +97,65 @@ func TestWalks(t *testing.T) {
 			t.Errorf("ARCHITECTURE.md names %s in %s, which does not declare it", function, file)
 		}
 	}
+}
+
+// maxBuildDepth is the number of functions from Manager.Build to the start of a compiler, both included.
+const maxBuildDepth = 8
+
+// TestWalkCalls checks that a function before it calls each Go function in the walks, and counts those of a build.
+func TestWalkCalls(t *testing.T) {
+	var walk [][]string // its rows with Go functions
+	depth := 0
+	for line := range strings.Lines(readText(t, "ARCHITECTURE.md")) {
+		row := walkRow.FindStringSubmatch(line)
+		if row == nil {
+			walk = nil
+			continue
+		}
+		inGo := path.Ext(row[2]) == ".go"
+		if inGo && len(walk) > 0 && !slices.ContainsFunc(walk, func(before []string) bool { return calls(t, before[1], before[2], row[1]) }) {
+			t.Errorf("ARCHITECTURE.md: no function before %s in the walk calls it", row[1])
+		}
+		if row[1] == "Manager.Build" || depth > 0 && path.Dir(row[2]) == "jit" {
+			depth++
+		}
+		if inGo {
+			walk = append(walk, row)
+		}
+	}
+	if depth != maxBuildDepth {
+		t.Errorf("ARCHITECTURE.md has %d functions from Manager.Build to the compiler's start, want %d", depth, maxBuildDepth)
+	}
+}
+
+// calls reports whether the body of a function names a function or method, as in x.run(.
+func calls(t *testing.T, function, file, callee string) bool {
+	t.Helper()
+	owner, name, isMethod := strings.Cut(function, ".")
+	if !isMethod {
+		owner, name = "", function
+	}
+	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, method, isMethod := strings.Cut(callee, ".")
+	if !isMethod {
+		method = callee
+	}
+	found := false
+	for _, d := range f.Decls {
+		fn, ok := d.(*ast.FuncDecl)
+		if !ok || fn.Name.Name != name || (fn.Recv == nil) != (owner == "") {
+			continue
+		}
+		ast.Inspect(fn, func(n ast.Node) bool {
+			id, ok := n.(*ast.Ident)
+			found = found || ok && id.Name == method && id != fn.Name
+			return !found
+		})
+	}
+	return found
 }
 
 // TestDocsPaths checks that the files exist that the documentation links to or names by a path in the

@@ -255,29 +255,29 @@ func (m *Manager) Commands(ctx context.Context, reqs ...Request) ([]Command, err
 		if err != nil {
 			return nil, err
 		}
-		for _, u := range p.units {
-			if err := u.identify(); err != nil {
-				return nil, err
-			}
+		c, err := p.lookup(true)
+		if err != nil {
+			return nil, err
+		}
+		for i, u := range p.units {
 			on, err := deps.FoldersOf(ctx, u.view.Tree)
 			if err != nil {
 				return nil, err
 			}
-			out = append(out, u.command(on, compiledFor))
+			out = append(out, u.command(on, c.units[i], c.misses[i], compiledFor))
 		}
 	}
 	return out, nil
 }
 
-// command returns the compiler run of an identified unit. compiledFor holds the target of the
-// first run of each key; later units with the key are hits.
-func (u *unit) command(on deps.Folders, compiledFor map[cache.Key]string) Command {
+// command returns the compiler run of a unit with the result of its lookup. compiledFor holds the
+// target of the first run of each key; later units with the key are hits.
+func (u *unit) command(on deps.Folders, res UnitResult, miss Miss, compiledFor map[cache.Key]string) Command {
 	c := Command{
 		Module: u.req.Module, Target: u.req.Target.String(), Part: u.req.Part.String(), Directory: on.Root,
 		File: u.source.Source, Values: u.source.Values, Pass: u.pass, Status: Compiled,
 		Arguments: u.argv(on, objectFile, depFileName),
 	}
-	res, miss := u.lookup()
 	switch other, shared := compiledFor[u.key]; {
 	case miss.IsHit() && !u.m.opts.Force:
 		c.Status, c.Reason = res.Status, res.Reason

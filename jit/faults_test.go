@@ -102,14 +102,10 @@ func wantGone(t *testing.T, pidFile string) {
 		t.Fatal(err)
 	}
 	stat := "/proc/" + strings.TrimSpace(string(data)) + "/stat"
-	for range 100 {
+	waitFor(t, "the end of the process that the compiler started", func() bool {
 		line, err := os.ReadFile(stat)
-		if err != nil || strings.Contains(string(line), ") Z ") {
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	t.Error("the process that the compiler started still runs")
+		return err != nil || strings.Contains(string(line), ") Z ")
+	})
 }
 
 func TestCancelEndsCompilers(t *testing.T) {
@@ -119,11 +115,8 @@ func TestCancelEndsCompilers(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	stop := errors.New("stop")
 	go func() {
-		for range 500 {
-			if _, err := os.Stat(pidFile); err == nil {
-				break
-			}
-			time.Sleep(10 * time.Millisecond)
+		for started := exists(pidFile); !started() && ctx.Err() == nil; {
+			time.Sleep(5 * time.Millisecond)
 		}
 		cancel(stop)
 	}()
@@ -322,12 +315,7 @@ func TestKilledBuilderIsReplaced(t *testing.T) {
 	if err := victim.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for range 500 {
-		if _, err := os.Stat(marker); err == nil {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	waitFor(t, "the compiler", exists(marker))
 	if err := victim.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

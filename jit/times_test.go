@@ -129,18 +129,13 @@ func TestHeaderEditedAndRestoredWhileCompiling(t *testing.T) {
 func TestHeaderEditedThroughAMappingWhileCompiling(t *testing.T) {
 	b := newFixture(t)
 	mapped := b.mapHeader("include/only_a.h", "#define ONLY_A 3\n")
-	time.Sleep(50 * time.Millisecond) // so that the header's time is before the start of the compiler
+	deps.NextTick(deps.Now) // so that the header's time is before the start of the compiler
 	dir := t.TempDir()
 	ready, proceed := filepath.Join(dir, "ready"), filepath.Join(dir, "proceed")
 	arm := b.duringCompile(":", ": > "+ready+"; while ! test -e "+proceed+"; do sleep 0.02; done")
 	arm()
 	wait := b.inBackground()
-	for range 1000 {
-		if _, err := os.Stat(ready); err == nil {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	waitFor(t, "the compiler", exists(ready))
 	copy(mapped, "#define ONLY_A 7\n")
 	if err := os.WriteFile(proceed, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -121,12 +121,7 @@ func TestCleanDuringBuildOfEmbeddedTree(t *testing.T) {
 		_, err := m.Build(context.Background(), demo(t))
 		done <- err
 	}()
-	for range 1000 {
-		if _, err := os.Stat(started); err == nil {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	waitFor(t, "the compiler", exists(started))
 	collect()
 	store, err := cache.Open(b.cacheDir, cache.Options{})
 	if err == nil {

@@ -114,6 +114,18 @@ func TestReloadOfACopy(t *testing.T) {
 	}
 }
 
+// A launch takes any number of arguments, one for each parameter of the kernel.
+func TestLaunchArguments(t *testing.T) {
+	flags := []string{"-nogpuinc", "-nogpulib", "--offload-arch=gfx90a", "--cuda-host-only", "-c"}
+	if _, failure := compileGPU(t, "hipcc", "launch_arguments.hip", flags...); failure != "" {
+		t.Errorf("33 arguments: %s", failure)
+	}
+	if _, failure := compileGPU(t, "hipcc", "launch_arguments.hip", append(flags, "-DFEWER")...); !strings.Contains(failure,
+		"no matching function for call to 'launch'") {
+		t.Errorf("one argument less: want an error, got %q", failure)
+	}
+}
+
 // A kernel may declare the shared memory that each GPU gives a block, and no more.
 func TestSharedMemoryLimit(t *testing.T) {
 	for tool, flags := range map[string][]string{

@@ -51,6 +51,8 @@ static Status meet(TensorView out, TensorView a, TensorView b) {
   return Status();
 }
 
+static_assert(dtype_size(DType::Other) == 0 && dtype_size(DType::Bool) == 1, "a type that no operator computes with has no size here");
+
 // element writes which DType a type of DLPack's is, -1 if no operator computes with it.
 static Status element(TensorView out, int64_t code, int64_t bits, int64_t lanes) {
   const DLTensor t = {nullptr, {kCPU, 0}, 0, {uint8_t(code), uint8_t(bits), uint16_t(lanes)}, nullptr, nullptr, 0};
