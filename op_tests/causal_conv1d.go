@@ -48,7 +48,7 @@ func (c *conv1d) row(row int) conv1dRow {
 }
 
 // window returns the values and the sequence numbers of the positions that the taps of position t
-// meet, and the sequence number of t. Position t sees those with an equal number. No number equals
+// meet, and the sequence number of t. Positions with an equal number are visible to position t. No number equals
 // NaN: with sequence numbers no position uses the positions before 0, and padding, whose numbers
 // are negative, uses none. So a NaN in padding reaches no gradient.
 func (r conv1dRow) window(t int) (xs, numbers []float64, number float64) {

@@ -227,9 +227,9 @@ func TestSiLUOfInfinities(t *testing.T) {
 	if y[0] != inf || !math.IsNaN(y[1]) || !math.IsNaN(y[2]) {
 		t.Errorf("silu of +Inf, -Inf, NaN is %v, want +Inf, NaN, NaN", y)
 	}
-	for i, slope := range dx {
-		if !math.IsNaN(slope) {
-			t.Errorf("the gradient of silu at %v is %v, want NaN", c.x[i], slope)
+	for i, grad := range dx {
+		if !math.IsNaN(grad) {
+			t.Errorf("the gradient of silu at %v is %v, want NaN", c.x[i], grad)
 		}
 	}
 }

@@ -145,26 +145,26 @@ inline int best_level() {
   return best;
 }
 
-inline void read_level(const char* wish, Settings* s) {
+inline void read_level(const char* value, Settings* s) {
   s->level = best_level();
-  if (!wish || !*wish) return;
+  if (!value || !*value) return;
   for (int level = 0; level < kLevels; level++)
-    if (!strcmp(wish, level_name(level)) && has(level)) {
+    if (!strcmp(value, level_name(level)) && has(level)) {
       s->level = level;
       return;
     }
   s->wrong.add("AITER_CPU_ISA: expected one of");
   for (int level = 0; level < kLevels; level++)
     if (has(level)) s->wrong.add(" %s", level_name(level));
-  s->wrong.add(", which this processor has, got %.24s", wish);
+  s->wrong.add(", which this processor has, got %.24s", value);
 }
 
-inline void read_threads(const char* wish, Settings* s) {
+inline void read_threads(const char* value, Settings* s) {
   char* end = nullptr;
-  const long n = wish && *wish ? strtol(wish, &end, 10) : 0;
+  const long n = value && *value ? strtol(value, &end, 10) : 0;
   if (!end) s->threads = usable_threads();
   else if (!*end && n >= 1 && n <= kMostThreads) s->threads = int(n);
-  else s->wrong.add("AITER_NUM_THREADS: expected a number from 1 to %d, got %.24s", kMostThreads, wish);
+  else s->wrong.add("AITER_NUM_THREADS: expected a number from 1 to %d, got %.24s", kMostThreads, value);
 }
 
 // Constant-initialised: no constructor runs.

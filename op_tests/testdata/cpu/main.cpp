@@ -164,7 +164,7 @@ static void update(const Problem& p) {
 }
 
 static void varlen(const Problem& p) {
-  static Array packed, remembered;
+  static Array packed, has_initial_state;
   const int64_t tokens = p.batch * p.seqlen;
   fill_state(p);
   packed.make(p.type, {p.dim, tokens, -1}, false, p.gap, p.side, false);
@@ -172,9 +172,9 @@ static void varlen(const Problem& p) {
   packed.each([&](int64_t d, int64_t t, int64_t) { packed.set(d, t, 0, x.at(t / p.seqlen, d, t % p.seqlen)); });
   starts.make(DType::I32, {p.batch + 1, -1, -1}, false, 0, p.side, false);
   starts.each([&](int64_t b, int64_t, int64_t) { starts.set(b, 0, 0, double(b * p.seqlen)); });
-  remembered.make(DType::Bool, {p.batch, -1, -1}, false, 0, p.side, false);
-  remembered.all_true();
-  const TVMFFIAny args[] = {out.any(), packed.any(), weight.any(), bias.any(), flag(p.silu), starts.any(), state.any(), none(), remembered.any()};
+  has_initial_state.make(DType::Bool, {p.batch, -1, -1}, false, 0, p.side, false);
+  has_initial_state.all_true();
+  const TVMFFIAny args[] = {out.any(), packed.any(), weight.any(), bias.any(), flag(p.silu), starts.any(), state.any(), none(), has_initial_state.any()};
   succeeded("varlen_fwd", __tvm_ffi_causal_conv1d_varlen_fwd(nullptr, args, 9, nullptr));
   check_continued(p, "varlen", true);
 }

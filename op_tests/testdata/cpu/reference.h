@@ -18,13 +18,13 @@ struct Row {
   int halo() const { return width() - 1; }
   int seqlen() const { return int(x.size()) - halo(); }
   bool padding(int t) const { return !seq.empty() && seq[t] < 0; }
-  // sees reports whether position t sees u <= t.
-  bool sees(int t, int u) const { return seq.empty() || (u >= 0 && seq[t] >= 0 && seq[t] == seq[u]); }
+  // visible reports whether position u <= t is visible to position t.
+  bool visible(int t, int u) const { return seq.empty() || (u >= 0 && seq[t] >= 0 && seq[t] == seq[u]); }
 
   double sum(int t) const {
     double p = bias;
     for (int k = 0; k < width(); k++)
-      if (sees(t, t - halo() + k)) p += weight[k] * x[t + k];
+      if (visible(t, t - halo() + k)) p += weight[k] * x[t + k];
     return p;
   }
   static double sigmoid(double p) { return 1 / (1 + exp(-p)); }
@@ -49,7 +49,7 @@ struct Row {
     double sum = 0;
     for (int k = 0; k < width(); k++) {
       const int t = u + k;
-      if (t >= 0 && t < seqlen() && sees(t, u)) sum += weight[halo() - k] * g[t];
+      if (t >= 0 && t < seqlen() && visible(t, u)) sum += weight[halo() - k] * g[t];
     }
     const int j = u - (seqlen() - halo());
     return j >= 0 && !dfinal.empty() ? sum + dfinal[j] : sum;
@@ -58,7 +58,7 @@ struct Row {
     for (int t = 0; t < seqlen(); t++) {
       *dbias += g[t];
       for (int k = 0; k < width(); k++)
-        if (sees(t, t - halo() + k)) (*dweight)[k] += g[t] * x[t + k];
+        if (visible(t, t - halo() + k)) (*dweight)[k] += g[t] * x[t + k];
     }
   }
 };

@@ -63,7 +63,7 @@ template <class T> Status try_launch_wide(const TensorView& x, const Backward& p
   AITER_TRY(device_topology(device, &gpu));
   WideParams a{};
   a.p = p;
-  if (p.seq.data) a.p.initial.data = nullptr;  // no position sees them
+  if (p.seq.data) a.p.initial.data = nullptr;  // they are visible to no position
   *taken = p.width <= wide::kMaxTaps && p.seqlen > 0 && p.batch > 0 && plan_warps<T>(&a, gpu);
   if (!*taken) return Status();
   TransposedRows<T> transposed(p);

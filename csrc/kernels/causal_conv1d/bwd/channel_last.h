@@ -68,7 +68,7 @@ template <class T, int W, int N, bool kMasked, bool kUnaligned> struct ChannelLa
       : a(a), p(reload_kernarg(a).p), d(d), missing_taps(kMasked || kUnaligned || W > 4 ? W - int(p.width) : 0), channels(int(p.dim - d)),
         in_flight(memory) {}
 
-  // full_mask is the LastMask of a group that sees `taps` taps. all_visible reports whether a group sees all taps and all W exist.
+  // full_mask is the LastMask of a group with `taps` visible taps. all_visible reports whether all W taps exist and are visible.
   AITER_DEVICE static uint32_t full_mask(int taps) { return ~0u >> (32 - 4 * taps); }
   AITER_DEVICE bool all_visible(uint32_t mask_bits) const { return mask_bits == full_mask(W <= 4 ? W : int(reload_kernarg(a).p.width)); }
   // The kernel of one channel a thread also takes tensors without sequence numbers.
@@ -352,7 +352,7 @@ template <class T, int W, int N, bool kMasked, bool kUnaligned> struct ChannelLa
     const T* last = p.x.row<T>(b, d) + (to - H) * p.x.last;
     AITER_UNROLL
     for (int k = 0; k < H; k++, last += p.x.last)
-      // past_x has the positions in front of the strip: the group sees those only if the strip is shorter than that.
+      // past_x has the positions in front of the strip: the group uses those only if the strip is shorter than that.
       all_finite = all_finite && (to >= H || finite(past_x[k])) && (to - H + k < 0 || load_channels(last).finite());
     return !all_finite;
   }

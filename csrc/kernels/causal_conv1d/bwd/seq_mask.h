@@ -38,7 +38,7 @@ template <bool kPartial> struct TapMask {
 };
 
 // MaskVec is the mask of P positions, of which a vector has the first R: for each distance j < D a field of kBits bits. Bit i of
-// a field is set if position i sees the position j before it. The bits of positions outside of the row are 0. If the first field
+// a field is set if the position j before position i is visible to it. The bits of positions outside of the row are 0. If the first field
 // has an unused bit, its top bit is set if all positions see all taps within the row (with D = 4: if there are four).
 template <int R_, int D_, int P_> struct MaskVec {
   static constexpr int R = R_, D = D_, P = P_, kBits = P <= 4 ? 4 : P < 8 ? 8 : 16, kWords = D * kBits / 32;
@@ -110,9 +110,9 @@ template <int R_, int D_, int P_> struct MaskVec {
     bits.word[0] |= top;
   }
 
-  // visible reports whether position i sees the position j before it.
+  // visible reports whether the position j before position i is visible to it.
   AITER_DEVICE bool visible(int i, int j) const { return bits.word[j * kBits / 32] & (1u << (j * kBits % 32 + i)); }
-  // unpadded reports whether no position is padding: each sees itself.
+  // unpadded reports whether no position is padding: each is visible to itself.
   AITER_DEVICE bool unpadded() const { return (~bits.word[0] & kPositions) == 0; }
   AITER_DEVICE bool all_visible() const { return (bits.word[0] & kAllVisible) != 0; }
 

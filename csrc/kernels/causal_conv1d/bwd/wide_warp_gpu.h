@@ -67,15 +67,14 @@ template <class T, bool kDense, int kHalo> struct WideWarp {
     else dout().copy_elements(0, [&, n = count(a, it)](int at) { return at < n ? from[at * step] : round_to<T>(0.0f); });
   }
 
-  // sees_all reports whether each position of the vector from `at` on sees as many positions as the filter has taps. n: positions of the
-  // item.
-  AITER_DEVICE bool sees_all(const Args& a, const Item& it, int at, int n) const {
+  // all_visible reports whether all taps of each position of the vector from `at` on meet visible positions. n: positions of the item.
+  AITER_DEVICE bool all_visible(const Args& a, const Item& it, int at, int n) const {
     if (kDense || !a.reach || at >= n) return true;
     const int last = at + kVec < n ? at + kVec : n;
     return a.reach[it.b * a.p.seqlen + it.start + last - 1] >= a.most_reach - kVec + last - at;
   }
 
-  // compute_g computes g again where it is not finite, or where a position sees less than W positions. It returns the sum of this lane's
+  // compute_g computes g again where it is not finite, or where less than W positions are visible. It returns the sum of this lane's
   // part of g.
   static AITER_DEVICE_COLD float compute_g(const Args& args, WideWarp w, Item it) {
     const Args& a = reload_kernarg(args);
@@ -84,7 +83,7 @@ template <class T, bool kDense, int kHalo> struct WideWarp {
     float sum = 0.0f;
     AITER_ROLLED
     for (int at = w.lane * kVec; at < kItem; at += E::kLanes * kVec) {
-      const bool again = !reinterpret_cast<const Vec<T, kVec>*>(to.at(at + kVec - 1))->finite() || !w.sees_all(a, it, at, n);
+      const bool again = !reinterpret_cast<const Vec<T, kVec>*>(to.at(at + kVec - 1))->finite() || !w.all_visible(a, it, at, n);
       AITER_ROLLED
       for (int t = at; t < at + kVec; t++) {
         if (again) to.set(t, t < n ? g_at<T>(args, it.b, w.d, it.start + t) : 0.0f);
@@ -113,7 +112,7 @@ template <class T, bool kDense, int kHalo> struct WideWarp {
     const int n = count(a, it);
     AITER_ROLLED
     for (int first = 0; first < kItem; first += E::kLanes * kVec) {
-      uint64_t vectors = warp_ballot(visible || !w.sees_all(a, it, first + w.lane * kVec, n));
+      uint64_t vectors = warp_ballot(visible || !w.all_visible(a, it, first + w.lane * kVec, n));
       AITER_ROLLED
       for (int at = first; vectors; vectors >>= 1, at += kVec) {
         AITER_ROLLED

@@ -13,9 +13,9 @@
 namespace aiter::conv1d::serve {
 
 struct Prefill : Served {
-  Indices first_block, computed;   // columns of the first blocks to write; earlier tokens
-  IndexArray<uint8_t> remembered;  // has_initial_state
-  int64_t block;                   // tokens of a block
+  Indices first_block, computed;  // columns of the first blocks to write; earlier tokens
+  IndexArray<uint8_t> has_initial_state;
+  int64_t block;  // tokens of a block
   bool skips_empty;
   DType element;  // of x
 
@@ -29,7 +29,7 @@ struct Prefill : Served {
     return r;
   }
 
-  AITER_SHARED bool remembers(int64_t b) const { return remembered.data && remembered[b]; }
+  AITER_SHARED bool has_initial(int64_t b) const { return has_initial_state.data && has_initial_state[b]; }
 
   // value is X[u]; past: the slot's content precedes x.
   template <class T> AITER_SHARED float value(const Run& r, bool past, int64_t d, int64_t u) const {
@@ -52,10 +52,10 @@ struct Prefill : Served {
     }
   }
 
-  // remember writes the slots of a channel. The slot that the sequence reads is the last one.
-  template <class T> AITER_SHARED void remember(const Run& r, int64_t b, int64_t d) const {
+  // store_state writes the slots of a channel. The slot that the sequence reads is the last one.
+  template <class T> AITER_SHARED void store_state(const Run& r, int64_t b, int64_t d) const {
     if (r.len == 0 && skips_empty) return;
-    const bool past = remembers(b);
+    const bool past = has_initial(b);
     AITER_ROLLED
     for (int own = 0; own < 2; own++)
       each_state(r, b, [&](int64_t to, int64_t end) {
@@ -69,7 +69,7 @@ struct Prefill : Served {
 
 // run_head computes the first positions of a sequence with all values from memory: any width. act is the activation.
 template <class T, class Act> AITER_SHARED void run_head(const Prefill& p, const Run& r, int64_t b, int64_t d, const Act& act) {
-  const bool past = p.remembers(b);
+  const bool past = p.has_initial(b);
   AITER_ROLLED
   for (int64_t t = 0; t < p.width - 1 && t < r.len; t++) {
     float y = p.bias.data ? p.bias.get(d, 0) : 0.0f;
@@ -79,11 +79,11 @@ template <class T, class Act> AITER_SHARED void run_head(const Prefill& p, const
   }
 }
 
-// Rows is the problem of causal_conv1d_varlen_fwd that computes the outputs which do not depend on states.
-struct Rows : Stateful {
-  explicit Rows(const Prefill& p) : Stateful() {
+// PrefillRows is the problem of causal_conv1d_varlen_fwd that computes the outputs which do not depend on states.
+struct PrefillRows : Stateful {
+  explicit PrefillRows(const Prefill& p) : Stateful() {
     static_cast<Problem&>(*this) = p;
-    batch = p.batch, keeps = true, slots = p.slots;
+    batch = p.batch, has_state = true, slots = p.slots;
   }
 
   // take reads the arrays (batch+1) of starts, and of slots, which are -1 for sequences to skip.
@@ -93,8 +93,8 @@ struct Rows : Stateful {
   }
 
   // part is the rows of the channels of output i.
-  Rows part(const Prefill& p, int i) const {
-    Rows r = *this;
+  PrefillRows part(const Prefill& p, int i) const {
+    PrefillRows r = *this;
     const int64_t d = p.begin_of(i), end = i == 2 ? p.dim : p.ends[i];
     r.dim = end - d, r.out = p.out[i];
     move(&r.x.data, d * r.x.dim, p.element);
@@ -107,7 +107,7 @@ struct Rows : Stateful {
   static void move(void** data, int64_t elements, DType dtype) { *data = static_cast<char*>(*data) + elements * dtype_size(dtype); }
 };
 
-// row_start and row_slot are the elements of the arrays that Rows::take reads.
+// row_start and row_slot are the elements of the arrays that PrefillRows::take reads.
 AITER_SHARED int32_t row_start(const Prefill& p, int64_t i) {
   const int64_t start = p.starts.at(i);
   return int32_t(start < 0 ? -1 : start > p.seqlen ? p.seqlen + 1 : start);

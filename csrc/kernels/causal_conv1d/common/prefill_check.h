@@ -8,7 +8,7 @@ namespace aiter::conv1d::serve {
 
 // PrefillArguments are the arguments of either operator; out has one tensor, or three for parts of the channels.
 struct PrefillArguments : Arguments {
-  Optional<TensorView> first_block, computed, remembered;
+  Optional<TensorView> first_block, computed, has_initial_state;
   int64_t block;
   bool skips_empty;
 };
@@ -18,8 +18,8 @@ inline Status check_blocks(const PrefillArguments& a, Prefill* p) {
   AITER_TRY(check_tables(a, p));
   AITER_TRY(check_indices(a.first_block, p->batch, false, &p->first_block));
   AITER_TRY(check_indices(a.computed, p->batch, false, &p->computed));
-  AITER_TRY(check_vector(a.remembered, DType::Bool, p->batch, "(batch,)"));
-  p->remembered = index_array<uint8_t>(a.remembered), p->block = a.block, p->skips_empty = a.skips_empty;
+  AITER_TRY(check_vector(a.has_initial_state, DType::Bool, p->batch, "(batch,)"));
+  p->has_initial_state = index_array<uint8_t>(a.has_initial_state), p->block = a.block, p->skips_empty = a.skips_empty;
   if (!a.first_block) return Status();
   if (!a.last) return value_error("argument '%s': expected block_idx_last_scheduled_token too", a.first_block->name());
   if (a.block > 0) return Status();
@@ -47,7 +47,7 @@ inline Status check_prefill_problem(const PrefillArguments& a, Prefill* p) {
 
 inline void list(const PrefillArguments& a, bool in_place, Tensors* all) {
   list(static_cast<const Arguments&>(a), in_place, all);
-  all->input(a.first_block), all->input(a.computed), all->input(a.remembered);
+  all->input(a.first_block), all->input(a.computed), all->input(a.has_initial_state);
 }
 
 // check_prefill checks the arguments of causal_conv1d_serve_fwd and fills p in. *in_place: out is x.

@@ -1,7 +1,7 @@
 // The common part of all causal_conv1d kernels: the problem as plain numbers and pointers, and the checks of the arguments.
 //
 // Position t of a row (one batch, one channel) runs from -(width-1), the oldest initial state, to seqlen-1. With sequence
-// numbers a position sees only positions of its own sequence; positions below 0 belong to none, and a negative number is
+// numbers only positions of its own sequence are visible to a position; positions below 0 belong to none, and a negative number is
 // padding.
 #pragma once
 
@@ -49,7 +49,7 @@ struct Problem {
     return static_cast<const int32_t*>(seq.data)[b * seq.first + t * seq.last];
   }
 
-  // visible reports whether position t, of sequence s, sees position u <= t.
+  // visible reports whether position u <= t is visible to position t of sequence s.
   AITER_SHARED bool visible(int64_t b, int32_t s, int64_t u) const {
     return !seq.data || (u >= 0 && s >= 0 && sequence(b, u) == s);
   }

@@ -1,4 +1,4 @@
-// The sequence mask: which earlier positions of a row each position sees.
+// The sequence mask: which earlier positions of a row are visible to each position.
 #pragma once
 
 #include <aiter/gpu.h>
@@ -41,7 +41,7 @@ template <int W, int N> struct SequenceIds {
 };
 
 // SeqMask is the mask of N positions (4, 8, 16 or 32) for W taps: for each distance m < W a field of N bits, from bit m * N on.
-// Bit i of field m is set if position i sees the position m before it, of field 0 if it belongs to a sequence. A position
+// Bit i of field m is set if the position m before position i is visible to it, of field 0 if it belongs to a sequence. A position
 // without a sequence has its bit of field 1 set if another kernel writes its output. Surplus bits are set.
 template <int W, int N> struct SeqMask : Words<(N * W < 32 ? 1 : N * W / 32)> {
   static constexpr uint32_t kField = N < 32 ? (1u << N % 32) - 1 : ~0u, kSurplus = N * W < 32 ? ~0u << N * W % 32 : 0;
@@ -86,7 +86,7 @@ template <int W, int N> struct SeqMask : Words<(N * W < 32 ? 1 : N * W / 32)> {
   AITER_DEVICE bool all_live() const { return distance(0) == kField; }
   AITER_DEVICE uint32_t skip() const { return distance(1) & ~distance(0); }
 
-  // of returns the mask of position i: bit m is set if it sees the position m before it.
+  // of returns the mask of position i: bit m is set if the position m before it is visible.
   AITER_DEVICE uint32_t of(int i) const {
     uint32_t bits = 0;
     AITER_UNROLL

@@ -128,8 +128,8 @@ struct Served : Problem {
     out[part].row<T>(r.row, d - begin_of(part))[(r.start + t) * out[part].last] = round_to<T>(y);
   }
 
-  // remember writes the sequence's slot. The values of the slot that it reads are not used afterwards.
-  template <class T> AITER_SHARED void remember(const Run& r, int64_t d) const {
+  // store_state writes the sequence's slot. The values of the slot that it reads are not used afterwards.
+  template <class T> AITER_SHARED void store_state(const Run& r, int64_t d) const {
     if (r.to < 0) return;
     const T* from = inputs<T>(r, d);
     const int64_t n = accepted.data ? width - 2 + r.len : kept;
@@ -177,7 +177,7 @@ template <class T, class Act> AITER_SHARED void run_walk(const Served& p, const 
     });
     p.finish<T>(r, d, t, act(y));
   }
-  p.remember<T>(r, d);
+  p.store_state<T>(r, d);
 }
 
 }  // namespace aiter::conv1d::serve

@@ -28,10 +28,10 @@ template <class T> IndexArray<T> index_array(const Optional<TensorView>& t) {
 // Sequence is one sequence of the batch: positions start..start+len of a row of x.
 struct Sequence {
   int64_t row, start, len;
-  int64_t slot;    // in conv_state
-  int64_t origin;  // place of x[0] in the slot; the history precedes it
-  bool live;       // false: skip it
-  bool remembers;  // the slot's content comes before x
+  int64_t slot;      // in conv_state
+  int64_t origin;    // place of x[0] in the slot; the history precedes it
+  bool live;         // false: skip it
+  bool has_initial;  // the slot's content comes before x
 };
 
 // Stateful is the problem. A row of x is a sequence (update), or x is one row and starts has its sequences (varlen).
@@ -39,22 +39,22 @@ struct Stateful : Problem {
   Array3 out, state;
   int64_t slots, length;  // N and S
   int64_t pad;            // pad_slot_id
-  bool keeps;             // a conv_state is given
+  bool has_state;         // a conv_state is given
   IndexArray<int32_t> cache_seqlens, indices, starts;
-  IndexArray<uint8_t> remembered;  // has_initial_state
+  IndexArray<uint8_t> has_initial_state;
 
   AITER_SHARED Sequence sequence(int64_t b) const {
-    Sequence s{starts.data ? 0 : b, 0, seqlen, b, 0, true, keeps};
+    Sequence s{starts.data ? 0 : b, 0, seqlen, b, 0, true, has_state};
     if (starts.data) {
       s.start = starts[b], s.len = starts[b + 1] - s.start;
       s.live = s.start >= 0 && s.len >= 0 && s.start + s.len <= seqlen;
-      s.remembers = keeps && remembered.data && remembered[b];
+      s.has_initial = has_state && has_initial_state.data && has_initial_state[b];
     }
     if (indices.data) {
       s.slot = indices[b];
       s.live = s.live && s.slot != pad;
     }
-    if (keeps) s.live = s.live && s.slot >= 0 && s.slot < slots;
+    if (has_state) s.live = s.live && s.slot >= 0 && s.slot < slots;
     if (cache_seqlens.data && length > 0) {
       const int32_t processed = cache_seqlens[b];
       s.origin = length > INT32_MAX ? processed : processed % int32_t(length);  // a GPU's 64-bit division is long
@@ -77,11 +77,11 @@ struct Stateful : Problem {
 
   // before returns X[u] for u < 0, bit for bit.
   template <class T> AITER_SHARED T before(const Sequence& s, int64_t d, int64_t u) const {
-    return s.remembers ? state.row<T>(s.slot, d)[history(s, u) * state.last] : round_to<T>(0.0f);
+    return s.has_initial ? state.row<T>(s.slot, d)[history(s, u) * state.last] : round_to<T>(0.0f);
   }
 
-  // remember writes the last S positions of X to the slot. The outputs that read its old content must be done.
-  template <class T> AITER_DEVICE void remember(const Sequence& s, int64_t d) const {
+  // store_state writes the last S positions of X to the slot. The outputs that read its old content must be done.
+  template <class T> AITER_DEVICE void store_state(const Sequence& s, int64_t d) const {
     T* slot = state.row<T>(s.slot, d);
     const T* from = inputs<T>(s, d);
     if (cache_seqlens.data) {
@@ -96,7 +96,7 @@ struct Stateful : Problem {
     AITER_ROLLED
     for (int64_t j = 0; j < length; j++) {  // ascending: it reads ahead of what it writes
       const int64_t u = s.len - length + j;
-      slot[j * state.last] = u >= 0 ? from[u * x.last] : s.remembers ? slot[(u + length) * state.last] : round_to<T>(0.0f);
+      slot[j * state.last] = u >= 0 ? from[u * x.last] : s.has_initial ? slot[(u + length) * state.last] : round_to<T>(0.0f);
     }
   }
 };
@@ -133,21 +133,21 @@ inline Status check_slots(const TensorView& state, DType dtype, bool indexed, St
   if (!indexed && N < p->batch)
     return value_error("argument '%s': expected at least %lld slots, one for each sequence, got shape %s", state.name(),
                        static_cast<long long>(p->batch), shape_text(state).data);
-  p->keeps = true, p->slots = N, p->length = S, p->state = array3(state);
+  p->has_state = true, p->slots = N, p->length = S, p->state = array3(state);
   return Status();
 }
 
 // Arguments are the arguments of either operator.
 struct Arguments {
   TensorView out, x, weight;
-  Optional<TensorView> conv_state, bias, cache_seqlens, indices, starts, remembered;
+  Optional<TensorView> conv_state, bias, cache_seqlens, indices, starts, has_initial_state;
 };
 
 inline Status check_memory(const Arguments& a) {
   Tensors all;
   all.output(a.out), all.output(a.conv_state);
   all.input(a.x), all.input(a.weight), all.input(a.bias), all.input(a.cache_seqlens), all.input(a.indices);
-  all.input(a.starts), all.input(a.remembered);
+  all.input(a.starts), all.input(a.has_initial_state);
   return all.check();
 }
 
@@ -190,12 +190,12 @@ inline Status check_varlen(const Arguments& a, bool silu, int64_t pad, Stateful*
   p->batch = starts.size(0) - 1, p->seqlen = x.size(1), p->silu = silu, p->pad = pad;
   if (a.conv_state) AITER_TRY(check_slots(*a.conv_state, x.dtype(), a.indices.given, p));
   AITER_TRY(check_vector(a.indices, DType::I32, p->batch, "(batch,)"));
-  AITER_TRY(check_vector(a.remembered, DType::Bool, p->batch, "(batch,)"));
+  AITER_TRY(check_vector(a.has_initial_state, DType::Bool, p->batch, "(batch,)"));
   p->x = {x.data(), 0, x.stride(0), x.stride(1)}, p->out = {a.out.data(), 0, a.out.stride(0), a.out.stride(1)};
   const int64_t channel = x.stride(0) < 0 ? -x.stride(0) : x.stride(0), token = x.stride(1) < 0 ? -x.stride(1) : x.stride(1);
   p->channel_last = x.size(0) > 1 && (x.size(1) == 1 || channel < token);
   p->starts = index_array<int32_t>(a.starts), p->indices = index_array<int32_t>(a.indices);
-  p->remembered = index_array<uint8_t>(a.remembered);
+  p->has_initial_state = index_array<uint8_t>(a.has_initial_state);
   return check_memory(a);
 }
 

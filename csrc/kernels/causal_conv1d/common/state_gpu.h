@@ -56,7 +56,7 @@ template <class T, int W> class SequenceHead {
       AITER_UNROLL
       for (int k = 0; k < W - 1; k++) x_[k] = x_[k + 1];
     }
-    if (p.cache_seqlens.data || p.length != W - 1 || n != s.len) return p.remember<T>(s, d);
+    if (p.cache_seqlens.data || p.length != W - 1 || n != s.len) return p.store_state<T>(s, d);
     T* slot = p.state.row<T>(s.slot, d);  // the window is the new state
     AITER_UNROLL
     for (int k = 0; k < W - 1; k++) slot[k * p.state.last] = x_[k];
@@ -87,7 +87,7 @@ AITER_DEVICE void run_any_width(const KernelParam<Stateful>& a, const Sequence& 
     });
     out[t * p.out.last] = round_to<T>(apply_activation(p.silu, y));
   }
-  reload_kernarg(a).remember<T>(s, d);
+  reload_kernarg(a).store_state<T>(s, d);
 }
 
 // SlotUsers finds out, with a whole block, whether two sequences of the batch name the same slot. Its first loads are in flight

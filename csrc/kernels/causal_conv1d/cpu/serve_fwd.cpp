@@ -53,9 +53,9 @@ static Status run_rows(const Prefill& p, int parts) {
   int32_t *starts = reinterpret_cast<int32_t*>(memory.data()), *slots = starts + p.batch + 1;
   for (int64_t i = 0; i <= p.batch; i++) starts[i] = row_start(p, i);
   for (int64_t b = 0; b < p.batch; b++) slots[b] = row_slot(p, b);
-  Rows rows(p);
+  PrefillRows rows(p);
   rows.take(starts, slots);
-  rows.keeps = false;  // states are not those of cpu/state.h
+  rows.has_state = false;  // states are not those of cpu/state.h
   for (int i = 0; i < parts; i++) AITER_TRY(state::run(rows.part(p, parts == 1 ? 0 : i), p.element));
   return Status();
 }
@@ -69,8 +69,8 @@ template <class T> static void run_heads(const Prefill& p) {
     const Run r = p.sequence(b);
     if (!r.live) return;
     for (int64_t d = first; d < first + kPartChannels && d < p.dim; d++) {
-      if (p.remembers(b)) run_head<T>(p, r, b, d, act);
-      p.remember<T>(r, b, d);
+      if (p.has_initial(b)) run_head<T>(p, r, b, d, act);
+      p.store_state<T>(r, b, d);
     }
   });
 }

@@ -23,7 +23,7 @@ template <class T, int W, class Act> static void run_window(const Served& p, con
     v[k] = k >= none && k < W - 1 ? p.state.get(r.from, d, r.end + k - (W - 1)) : 0.0f;
   }
   const float bias = p.bias.data ? p.bias.get(d, 0) : 0.0f;
-  p.remember<T>(r, d);
+  p.store_state<T>(r, d);
   for (int64_t t = 0; t < r.len; t++) {
     v[W - 1] = to_float(x[t * p.x.last]);
     float y = bias;

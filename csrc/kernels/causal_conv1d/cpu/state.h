@@ -19,8 +19,8 @@ template <class T> void clear(const Stateful& p, int64_t row, int64_t d, int64_t
     for (int64_t j = 0; j < count; j++) p.out.row<T>(row, d + j)[u * p.out.last] = round_to<T>(0.0f);
 }
 
-template <class T> void remember(const Stateful& p, const Sequence& s, int64_t d, int64_t count) {
-  for (int64_t j = 0; p.keeps && j < count; j++) p.template remember<T>(s, d + j);
+template <class T> void store_state(const Stateful& p, const Sequence& s, int64_t d, int64_t count) {
+  for (int64_t j = 0; p.has_state && j < count; j++) p.template store_state<T>(s, d + j);
 }
 
 // ChannelFirstSequences computes channels one after another.
@@ -48,7 +48,7 @@ template <class T> struct ChannelFirstSequences {
       if (transforms) convolve_long(dtype, front.values.data(), p.inputs<T>(s, j), p.outputs<T>(s, j), s.len, taps, &filter);
       else if (s.len > 0) front.row(table, p.inputs<T>(s, j), p.outputs<T>(s, j), s.len, taps);
     }
-    remember<T>(p, s, d, count);
+    store_state<T>(p, s, d, count);
   }
 };
 
@@ -79,21 +79,21 @@ template <class T> struct ChannelLastSequences {
       table.strip({x, out, 0, 0, before, false}, 0, s.len, taps);
       for (int64_t c = 0; c < count; c++) p.outputs<T>(s, d)[c * p.out.dim] = out[c];
     }
-    if (!p.keeps) return;
-    if (s.len == 1 && !p.cache_seqlens.data && s.remembers) shift(s, d, count);
-    else remember<T>(p, s, d, count);
+    if (!p.has_state) return;
+    if (s.len == 1 && !p.cache_seqlens.data && s.has_initial) shift(s, d, count);
+    else store_state<T>(p, s, d, count);
   }
 
  private:
   // steps reports whether the step kernel takes the sequence: one position behind slots of three values.
   bool steps(const Sequence& s) const {
-    return s.len == 1 && s.remembers && p.width == 4 && p.length == 3 && p.state.last == 1 && p.state.dim == 3 &&
+    return s.len == 1 && s.has_initial && p.width == 4 && p.length == 3 && p.state.last == 1 && p.state.dim == 3 &&
            p.x.dim == 1 && p.out.dim == 1 && !p.cache_seqlens.data;
   }
 
   void history(const Sequence& s, int64_t d, int64_t count) {
     const int64_t halo = p.width - 1;
-    if (!s.remembers) {
+    if (!s.has_initial) {
       memset(before, 0, halo * count * sizeof(T));
       return;
     }
@@ -105,7 +105,7 @@ template <class T> struct ChannelLastSequences {
     }
   }
 
-  // shift is remember for one position.
+  // shift is store_state for one position.
   void shift(const Sequence& s, int64_t d, int64_t count) {
     T* slot = p.state.row<T>(s.slot, d);
     const T* from = p.inputs<T>(s, d);
@@ -133,7 +133,7 @@ template <class T> struct TiledSequences {
 
   void run(const Sequence& s, int64_t d, int64_t count) {
     for (int64_t i = 0; i < count; i += kChannels) tiles(s, {s.row, d + i, int(least(kChannels, count - i))});
-    remember<T>(p, s, d, count);
+    store_state<T>(p, s, d, count);
   }
 
  private:
@@ -151,7 +151,7 @@ template <class T> struct TiledSequences {
   void values(const Sequence& s, const Channels& c, int64_t from, int64_t n) {
     const int64_t before = least(from < 0 ? -from : 0, n);
     for (int64_t i = 0; i < before; i++) {
-      if (s.remembers) gather(p.state, dtype, {s.slot, c.d, c.count}, p.history(s, from + i), 1, x.row(i));
+      if (s.has_initial) gather(p.state, dtype, {s.slot, c.d, c.count}, p.history(s, from + i), 1, x.row(i));
       else memset(x.row(i), 0, kChannels * sizeof(float));
     }
     if (before < n) gather(p.x, dtype, c, s.start + from + before, n - before, x.row(before));
@@ -175,7 +175,7 @@ template <class T> void blank(const Stateful& p, bool in_order, int64_t d, int64
 
 template <class T, template <class> class Of> Status share(const Stateful& p, DType dtype) {
   const Blocks blocks(p.dim, token_block(p.width, kBlock));
-  const bool own = !p.keeps || !p.indices.data;  // a slot for each sequence
+  const bool own = !p.has_state || !p.indices.data;  // a slot for each sequence
   const bool in_order = !p.starts.data || ordered(p);
   const int64_t average = p.starts.data ? p.seqlen / (p.batch + 1) + 1 : p.seqlen;
   const int64_t each = own && in_order ? kPart / (average * least(p.dim, blocks.block)) + 1 : p.batch;  // sequences a part

@@ -67,7 +67,7 @@ template <class T, int C> struct ChannelVec {
 };
 
 // position_sum computes the outputs of C channels of a position from the values of the W positions up to it. kMasked: bit m of
-// `visible` is set if the position sees the one m before it; pads: hidden positions count as zeros.
+// `visible` is set if the position m before it is visible; pads: hidden positions count as zeros.
 template <bool kMasked, class Filter, int C>
 AITER_DEVICE void position_sum(const Filter& filter, const float (*x)[C], uint32_t visible, bool pads, bool silu, float* y) {
   constexpr int W = Filter::kTaps;

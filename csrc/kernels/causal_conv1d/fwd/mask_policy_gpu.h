@@ -33,7 +33,7 @@ AITER_DEVICE void load_initial_states(const Array3& initial, int width, int64_t 
 // bits_from returns the bits from n on, of 32.
 AITER_DEVICE uint32_t bits_from(int n) { return n < 0 ? ~0u : n > 31 ? 0 : ~0u << n; }
 
-// MaskSource computes masks. With sequence numbers a position sees nothing before position 0. In packed rows with states, another
+// MaskSource computes masks. With sequence numbers positions before 0 are not visible. In packed rows with states, another
 // kernel writes the first width-1 positions of each sequence.
 class MaskSource {
  public:
@@ -109,7 +109,7 @@ class MaskSource {
  private:
   // find_packed_mask is find_mask of a packed row, from position `first` on.
   template <int W, int N> AITER_DEVICE void find_packed_mask(int64_t first, int n, int at, SeqMask<W, N>* mask) const {
-    const int64_t end = min64(first + n, p_.seqlen), head = packed_.keeps ? p_.width - 1 : 0;
+    const int64_t end = min64(first + n, p_.seqlen), head = packed_.has_state ? p_.width - 1 : 0;
     SequenceRange s;
     AITER_ROLLED
     for (int64_t u = first < 0 ? 0 : first; u < end; u = s.end) {

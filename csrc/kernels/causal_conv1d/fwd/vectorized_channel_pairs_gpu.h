@@ -106,7 +106,7 @@ template <int W, int S> class StripMask<WarpSeqIdx, W, S> {
 
   AITER_DEVICE bool skip(int) const { return false; }
 
-  // of returns the mask of position i: bit m if it sees the position m before it, bit 0 if it belongs to a sequence.
+  // of returns the mask of position i: bit m if the position m before it is visible, bit 0 if it belongs to a sequence.
   AITER_DEVICE uint32_t of(int i) const { return __shfl_sync(~0u, visible_, W - 1 + i); }
 
  private:

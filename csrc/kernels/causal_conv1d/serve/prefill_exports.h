@@ -9,7 +9,7 @@ static Status prefill(TensorView out, TensorView x, TensorView conv_states, Tens
                       bool leading_state, bool skip_empty, int64_t pad_slot_id) {
   PrefillArguments a{};
   a.x = x, a.conv_state = conv_states, a.weight = weight, a.bias = given(bias), a.starts = {true, query_start_loc};
-  a.silu = use_silu, a.table = cache_indices, a.remembered = has_initial_state, a.first_block = block_idx_first_scheduled_token;
+  a.silu = use_silu, a.table = cache_indices, a.has_initial_state = has_initial_state, a.first_block = block_idx_first_scheduled_token;
   a.last = block_idx_last_scheduled_token, a.first = initial_state_idx, a.computed = num_computed_tokens;
   a.block = block_size_to_align, a.leading = leading_state, a.skips_empty = skip_empty, a.pad = pad_slot_id, a.max_query_len = -1;
   Prefill p{};
@@ -23,7 +23,7 @@ static Status prefill_split(TensorView q, TensorView k, TensorView v, TensorView
                             Optional<TensorView> has_initial_state, bool leading_state, bool skip_empty, int64_t pad_slot_id) {
   PrefillArguments a{};
   a.x = x, a.conv_state = conv_states, a.weight = weight, a.bias = given(bias), a.starts = {true, query_start_loc};
-  a.silu = use_silu, a.table = cache_indices, a.remembered = has_initial_state;
+  a.silu = use_silu, a.table = cache_indices, a.has_initial_state = has_initial_state;
   a.leading = leading_state, a.skips_empty = skip_empty, a.pad = pad_slot_id, a.max_query_len = -1;
   const TensorView out[3] = {q, k, v};
   Prefill p{};

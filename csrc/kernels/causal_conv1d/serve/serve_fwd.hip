@@ -24,7 +24,7 @@ constexpr int kThreads = 256, kCopies = 8;  // of a block; elements that a threa
 // run_window is run_head for filters of up to W taps. All loads are issued before any of their values is used.
 template <class T, int W> AITER_DEVICE void run_window(const Prefill& p, const Run& r, int64_t b, int64_t d) {
   const int none = W - int(p.width);  // taps that do not exist
-  const bool past = p.remembers(b);
+  const bool past = p.has_initial(b);
   Filter<float, W, 1, FilterKind::kStrided> filter;
   filter.fetch(strided_filter(p, p.width), d);
   float v[2 * W - 2];
@@ -54,8 +54,8 @@ causal_conv1d_serve_fwd_heads_kernel(KernelParam<Prefill> p, FastDiv groups, int
     const Run r = p.sequence(b);
     if (d >= p.dim || !r.live) return;
     if constexpr (W > 0) run_window<T, W>(p, r, b, d);
-    else if (p.remembers(b)) run_head<T>(p, r, b, d, [&](float y) { return apply_activation(reload_kernarg(p).silu, y); });
-    reload_kernarg(p).template remember<T>(r, b, d);
+    else if (p.has_initial(b)) run_head<T>(p, r, b, d, [&](float y) { return apply_activation(reload_kernarg(p).silu, y); });
+    reload_kernarg(p).template store_state<T>(r, b, d);
   }
 }
 
@@ -95,7 +95,7 @@ template <class T> Status launch_heads(const Prefill& p, const OpStream& stream)
 }
 
 // take_indices gives rows its starts and slots: those of the call, or int32 ones in memory.
-static Status take_indices(const Prefill& p, int device, const OpStream& stream, Workspace* memory, Rows* rows) {
+static Status take_indices(const Prefill& p, int device, const OpStream& stream, Workspace* memory, PrefillRows* rows) {
   const bool direct = !p.starts.wide && !p.computed.data && !p.first.data && !(p.table.data && (p.table.wide || p.table.columns != 1));
   if (direct) {
     rows->starts = {static_cast<const int32_t*>(p.starts.data), p.starts.row};
@@ -123,7 +123,7 @@ template <class U> Status copy_x(Prefill* p, int device, const OpStream& stream,
   return Status();
 }
 
-static Status launch_rows(const TensorView& x, const Rows& rows, const OpStream& stream) {
+static Status launch_rows(const TensorView& x, const PrefillRows& rows, const OpStream& stream) {
   if (rows.dim == 0) return Status();
   if constexpr (kHoldsMore)
     if (!kHoldsFew || rows.width > 8) return launch_wide_packed(x, rows, stream);
@@ -141,7 +141,7 @@ static Status run(const PrefillArguments& a, Prefill p, int parts, bool in_place
   AITER_TRY(expand_weight(a.weight, stream, &p, &filters));
   if (in_place && dtype_size(p.element) == 4) AITER_TRY(copy_x<uint32_t>(&p, device, stream, &copy));
   if (in_place && dtype_size(p.element) == 2) AITER_TRY(copy_x<uint16_t>(&p, device, stream, &copy));
-  Rows rows(p);
+  PrefillRows rows(p);
   AITER_TRY(take_indices(p, device, stream, &indices, &rows));
   for (int i = 0; i < parts && p.seqlen > 0; i++) AITER_TRY(launch_rows(a.x, rows.part(p, parts == 1 ? 0 : i), stream));
   return dispatch_float(a.x, [&](auto zero) { return launch_heads<decltype(zero)>(p, stream); });

@@ -39,8 +39,8 @@ causal_conv1d_serve_update_kernel(KernelParam<Served> p, FastDiv groups, int64_t
     const Run r = p.run(b);
     p.template clear_outside<T>(r, b, d);
     if (!r.live || r.len == 0) return;
-    const Served& again = reload_kernarg(p);
-    run_walk<T>(again, r, b, d, [&](float y) { return apply_activation(again.silu, y); });
+    const Served& reloaded = reload_kernarg(p);
+    run_walk<T>(reloaded, r, b, d, [&](float y) { return apply_activation(reloaded.silu, y); });
   }
 }
 

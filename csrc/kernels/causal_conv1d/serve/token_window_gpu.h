@@ -33,7 +33,7 @@ template <class T, int W> class TokenWindow {
       for (int k = 1; k < W - 1; k++)
         if (k > none_) p.state.set(r.to, d_, k - none_ - 1, v[k]);
     } else if (!rolls) {
-      p.remember<T>(r, d_);
+      p.store_state<T>(r, d_);
     }
     const int64_t row = p.window_row(r, b);
     const T* x = p.inputs<T>(r, d_);

@@ -160,7 +160,7 @@ template <class T, int W, int C, TokenForm kForm> class TokenVectors {
 
   // shift writes the slot before the tokens are computed: with accepted tokens the values in front of them, otherwise all.
   AITER_DEVICE void shift(const Served& p, const Run& r) const {
-    if (!p.accepted.data) return remember(p, r, p.kept);
+    if (!p.accepted.data) return store_state(p, r, p.kept);
     if (r.to < 0) return;
     T* at = entry(p, r.to, -none_ - 1);
     AITER_UNROLL
@@ -168,8 +168,8 @@ template <class T, int W, int C, TokenForm kForm> class TokenVectors {
       if (has_tap(k - 1)) store_vec<T, C>(at + k * p.state.last, value_[k]);
   }
 
-  // remember writes the last n values to the slot, from memory. It reads ahead of what it writes.
-  AITER_DEVICE void remember(const Served& p, const Run& r, int64_t n) const {
+  // store_state writes the last n values to the slot, from memory. It reads ahead of what it writes.
+  AITER_DEVICE void store_state(const Served& p, const Run& r, int64_t n) const {
     constexpr int kAtOnce = 2;
     if (r.to < 0) return;
     AITER_ROLLED
@@ -205,7 +205,7 @@ template <class T, int W, int C, TokenForm kForm> class TokenVectors {
         if (has_tap(k)) value_[k] = load_vec<T, C>(at[k]);
       compute<1>(p, r, t, 0, row);
     }
-    remember(p, r, p.accepted.data ? p.width - 2 + r.len : p.kept);
+    store_state(p, r, p.accepted.data ? p.width - 2 + r.len : p.kept);
   }
 
   AITER_DEVICE void save_window(const Served& p, int64_t row, int64_t t, int first) const {

@@ -50,7 +50,7 @@ static Status forward(TensorView out, TensorView x, TensorView weight, Optional<
   Workspace filters;
   AITER_TRY(expand_weight(weight, stream, &p, &filters));
   const auto heads = [&] {
-    if (p.dim == 0 || !p.keeps) return Status();
+    if (p.dim == 0 || !p.has_state) return Status();
     return dispatch_float(x, [&](auto zero) { return launch_heads<decltype(zero)>(p, stream); });
   };
   if constexpr (kHoldsMore)

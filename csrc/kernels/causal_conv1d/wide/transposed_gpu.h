@@ -55,7 +55,7 @@ template <class T> class TransposedEngine {
   static_assert(kColumns * 64 == kItem, "all columns of an item");
 
 #if __CUDA_ARCH__ >= 900
-  // Channel is what a lane knows of a channel, as places in shared memory: its row for ldmatrix of steps 0 and 1 of its column of the first
+  // Channel holds the places of a channel in shared memory for a lane: its row for ldmatrix of steps 0 and 1 of its column of the first
   // tile, and of the two columns before it; what lies between the latter and the rows of steps 2 and 3; what keep_halo reads and writes;
   // its pairs of taps.
   struct Channel {
@@ -65,7 +65,7 @@ template <class T> class TransposedEngine {
   AITER_DEVICE explicit TransposedEngine(int lane) : lane_(lane) {}
 
   // channel returns the places of channel c. own, halo and taps are the places of all channels' columns, of channel 0's halo, and of
-  // channel c's taps. The compiler does not know what they are made of: it would compute them for each channel.
+  // channel c's taps. Their parts are hidden from the compiler, which would compute them for each channel.
   AITER_DEVICE Channel channel(int c, int blocks, uint32_t own, uint32_t halo, uint32_t taps) const {
     const int columns = transposed_halo(blocks), line = lane_ & 7;
     const int slot = Layout::transposed(c, lane_ >> 3);  // rows of four matrices: two steps, two vectors each
