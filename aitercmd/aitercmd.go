@@ -8,7 +8,7 @@
 //		})
 //	}
 //
-// The commands test and bench need to know the cases and the reference of an operator. [Program].Operators declares them.
+// The commands test and bench need the cases and the reference of an operator. [Program].Operators declares them.
 // The command aiterctl new operator writes such a program.
 package aitercmd
 

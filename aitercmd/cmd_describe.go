@@ -323,8 +323,8 @@ func flagLines(t map[string][]string) []string {
 	return lines
 }
 
-// formatCondition describes the condition of a source, "" for none. say returns the text for a value of an axis.
-func formatCondition(w opconfig.When, say func(string) string) string {
+// formatCondition describes the condition of a source, "" for none. text returns that of a value of an axis.
+func formatCondition(w opconfig.When, text func(string) string) string {
 	var parts []string
 	if len(w.Vendor) > 0 {
 		parts = append(parts, strings.Join(w.Vendor, " or "))
@@ -336,7 +336,7 @@ func formatCondition(w opconfig.When, say func(string) string) string {
 		parts = append(parts, "toolchain "+w.Toolchain)
 	}
 	for _, axis := range slices.Sorted(maps.Keys(w.Axis)) {
-		parts = append(parts, axis+" "+joinWords(w.Axis[axis], " or ", say))
+		parts = append(parts, axis+" "+joinWords(w.Axis[axis], " or ", text))
 	}
 	return strings.Join(parts, ", ")
 }

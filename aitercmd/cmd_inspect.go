@@ -29,7 +29,7 @@ others too, --wide all columns, and --asm the instructions.
 
 For an NVIDIA GPU the waves are the warps of a scheduler, VGPR is the registers of a
 thread, LDS is shared memory, as cuobjdump counts it, and SCRATCH is local memory. Spilled
-registers are in local memory; the code does not tell them from arrays.
+registers are in local memory; the code does not distinguish them from arrays.
 
 The hottest loop is the innermost loop that moves the most bytes. The command counts its
 instructions if it finds a disassembler. For AMD this is llvm-objdump: by LLVM_OBJDUMP,

@@ -229,7 +229,7 @@ func (a *app) printCode(f *inspectFlags, list []kernelItem) error {
 	}
 	for i, x := range list {
 		if x.code == nil {
-			return fmt.Errorf("the instructions of %s are unknown: no disassembler; aiterctl help inspect tells where it is searched", x.Kernel)
+			return fmt.Errorf("the instructions of %s are unknown: no disassembler; aiterctl help inspect lists the searched places", x.Kernel)
 		}
 		if i > 0 {
 			fmt.Fprintln(a.out)

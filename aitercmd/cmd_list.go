@@ -82,10 +82,10 @@ func (x axisItem) String() string {
 }
 
 // joinWords joins the texts of words.
-func joinWords(words []string, sep string, say func(string) string) string {
+func joinWords(words []string, sep string, text func(string) string) string {
 	texts := make([]string, len(words))
 	for i, w := range words {
-		texts[i] = say(w)
+		texts[i] = text(w)
 	}
 	return strings.Join(texts, sep)
 }

@@ -56,7 +56,7 @@ var operatorName = regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
 // demo is the name of a written program, beside the one with the operator's name.
 const demo = "demo"
 
-// newOperatorData is what the template of an operator reads.
+// newOperatorData has the fields of the template of an operator.
 type newOperatorData struct{ Name, GoModule, Package, Type string }
 
 // Import returns the module's import, with the package's name if the path ends with another one.

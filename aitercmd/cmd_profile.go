@@ -195,7 +195,7 @@ func (a *app) profileOp(ctx context.Context, f *profileFlags, name string) (err 
 	return a.showProfile(f, result, line)
 }
 
-// origin says how the calls were measured.
+// origin describes the measurement.
 func (f *profileFlags) origin(target string) string {
 	where := "tensors on the device"
 	if f.host {

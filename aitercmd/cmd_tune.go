@@ -24,7 +24,7 @@ all combinations of the values of those parameters that a call of the case reads
 it compares the results of each combination with the float64 reference: a wrong one is
 left out, and the command fails with exit code 6 at the end. Then it times all
 combinations and the operator's own plan in turns, with flushed caches, and leaves out
-those that are slower beyond doubt. The winner is kept if new measurements beside the
+those that are significantly slower. The winner is kept if new measurements beside the
 plan show that it is faster by 2% or more; else the plan is kept.
 
 A choice is for the operator, the device, its driver, the library, and the class of the

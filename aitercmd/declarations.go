@@ -80,12 +80,12 @@ func (a *app) family() optests.Declaration {
 	if a.listed(a.operator) {
 		return optests.Declaration{}
 	}
-	d, _ := optests.Lookup(a.operator) // who generates cases reports the error
+	d, _ := optests.Lookup(a.operator) // the function that generates cases reports the error
 	return d
 }
 
-// declaration finds what is known of an operator's cases: of one that the program declares, with the schema of the
-// configuration, else of one of aiter. The errors are an *optests.UnknownOpError, those of the configuration, and an
+// declaration returns the declaration of an operator's cases: that of the program, with the schema of the
+// configuration, else that of aiter. The errors are an *optests.UnknownOpError, those of the configuration, and an
 // *optests.ArgumentError for a case that does not fit the schema.
 func (a *app) declaration(name string) (optests.Declaration, error) {
 	i := a.listedIndex(name)

@@ -39,7 +39,7 @@ schema = "(Tensor(a!) out, Tensor x) -> ()"
 	// exit code 0
 }
 
-// double declares what test and bench need to know of the operator.
+// double declares the cases and the reference of the operator for test and bench.
 func double() optests.Operator {
 	x := optests.TensorArg{DType: tensor.Float32, Shape: []int64{4, 1024}}
 	return optests.Operator{

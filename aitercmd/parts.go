@@ -212,7 +212,7 @@ func partName(module, part string) string {
 	return module + " (" + opconfig.Words(part) + ")"
 }
 
-// unitTarget says the target and the axis values of a unit.
+// unitTarget describes the target and the axis values of a unit.
 func unitTarget(target, values string) string {
 	if values == "" {
 		return target

@@ -218,7 +218,7 @@ func childArgs(args []string) []string {
 	return append(list, "--calls", "2", "--quiet")
 }
 
-// hintProfiler says how to get a profiler.
+// hintProfiler describes how to install or allow a profiler.
 func hintProfiler(err error) string {
 	var e *profilerError
 	switch {

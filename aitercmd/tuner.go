@@ -53,14 +53,14 @@ func (t *tuner) tune(ctx context.Context, c optests.Config) (one tunedCase, err 
 		return one, err
 	}
 	one.Candidates = len(list) - 1
-	if list, one.Wrong, err = t.right(ctx, c.Case, list); err != nil {
+	if list, one.Wrong, err = t.verify(ctx, c.Case, list); err != nil {
 		return one, err
 	}
-	var ways []perf.Call
+	var calls []perf.Call
 	for _, k := range list {
-		ways = append(ways, func(ctx context.Context, args []any) error { return k.op.Call(ctx, args...) })
+		calls = append(calls, func(ctx context.Context, args []any) error { return k.op.Call(ctx, args...) })
 	}
-	r, err := t.meter.Race(ctx, t.decl, c.Case, ways)
+	r, err := t.meter.Race(ctx, t.decl, c.Case, calls)
 	if err != nil {
 		return one, err
 	}
@@ -119,8 +119,9 @@ func (t *tuner) unread() []string {
 	return names
 }
 
-// right compares the results of the candidates with the float64 reference, and divides them. Wrong results of the plan are an error.
-func (t *tuner) right(ctx context.Context, c optests.Case, list []candidate) (right []candidate, wrong []wrongCandidate, err error) {
+// verify compares the results of the candidates with the float64 reference. It returns those with right and those with wrong results.
+// Wrong results of the plan are an error.
+func (t *tuner) verify(ctx context.Context, c optests.Case, list []candidate) (right []candidate, wrong []wrongCandidate, err error) {
 	wrong = []wrongCandidate{}
 	p, err := t.decl.Generate(c)
 	if err != nil {

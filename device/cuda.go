@@ -242,8 +242,8 @@ func (c *cuda) failure(call string, code int32) error {
 	return &Error{Call: call, Code: code, Name: c.text(c.errorName, code), Text: c.text(c.errorText, code)}
 }
 
-// text returns the name or the meaning of an error code, "unknown error" for a code that the
-// library does not know.
+// text returns the name or the meaning of an error code, "unknown error" for a code without
+// either in the library.
 func (c *cuda) text(r routine, code int32) string {
 	var s uintptr
 	if dl.Call(r.fn, uintptr(code), uintptr(unsafe.Pointer(&s))) != 0 || s == 0 {

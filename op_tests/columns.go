@@ -36,8 +36,8 @@ func (t *columnTable) set(i int, name string, kind Kind, value any) {
 }
 
 // columns returns the sizes and options of each case by name, and declares them. They are the dimensions of the tensors
-// without those that always equal another one, the other arguments that some case gives, and Slice. If that does not
-// tell all cases apart, the case's name is one too.
+// without those that always equal another one, the other arguments that some case gives, and Slice. If they do
+// not distinguish all cases, the case's name is one too.
 func (o Operator) columns(s schema.Schema, shapes map[string]schema.Shape) ([]map[string]any, []Param) {
 	t := &columnTable{cases: len(o.Cases)}
 	for _, a := range inputsFirst(s) {
@@ -164,7 +164,7 @@ func plainValue(v any) (any, Kind) {
 	return fmt.Sprint(v), Choice
 }
 
-// addNames adds the names of the cases if type, sizes and options do not tell them apart.
+// addNames adds the names of the cases if type, sizes and options do not distinguish them.
 func (o Operator) addNames(t *columnTable, s schema.Schema) {
 	seen, clash := map[string]bool{}, false
 	for i, c := range o.Cases {

@@ -4,7 +4,7 @@ import (
 	"github.com/aiter-go/aiter/jit/schema"
 )
 
-// Declaration is what tests and measurements know of an operator: its cases, and how a case becomes a [Problem]. [Lookup]
+// Declaration describes an operator to tests and measurements: its cases, and how a case becomes a [Problem]. [Lookup]
 // finds the declaration of an operator of this module, [Operator.Declare] makes that of any other one. The zero Declaration
 // has no cases.
 type Declaration struct{ op operator }

@@ -108,7 +108,7 @@ func TestTune(t *testing.T) {
 			return map[string]string{"AITER_TUNE": "1"}[name]
 		}}), 100, nil, 3},
 		{"verified", openLevel(files, registry.Options{Tune: true, Verify: true}), 100, nil, 3},
-		{"the value is not declared any more", openLevel(levelTree("7", "[1, 2]"), registry.Options{Tune: true}), 100, nil, 7},
+		{"the value is not declared", openLevel(levelTree("7", "[1, 2]"), registry.Options{Tune: true}), 100, nil, 7},
 		{"other code", openLevel(levelTree("8", "[1, 2, 3]"), registry.Options{Tune: true}), 100, nil, 8},
 	} {
 		if got := levelOf(t, c.op, c.n, c.fast...); got != c.want {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # bench-cold.sh AITERCTL HIPCC compares cold builds for five GPU targets by aiterctl with plain hipcc on the same units.
 # Plain hipcc runs one command for each unit with all targets, one after another, and then links. It is measured with
-# the module's flags, and once more with HIP's own headers instead of aiter/hip.h. The script measures the three variants one after another,
+# the module's flags, and again with HIP's own headers instead of aiter/hip.h. The script measures the three variants one after another,
 # ROUNDS times (3), and prints the medians of wall-clock time and of processor time in seconds.
 set -euo pipefail
 aiterctl=$(realpath "$1")

@@ -4,8 +4,8 @@
     aiterctl build module_causal_conv1d --arch cpu --json    # prints the artifact's path
     .toolchain/bin/python3 scripts/bench_cpu.py ARTIFACT [--shape 2,2048,2048] [--rounds 15]
 
-A round times one call of each of them, in another order each time, so that whatever else the
-machine does falls on all alike. Before each is a pause: PyTorch's threads spin for a while
+A round times one call of each of them, in another order each time, so that other work of
+the machine affects all alike. Before each is a pause: PyTorch's threads spin for a while
 after their work, and would run beside the next. Untimed calls after the pause wake the threads
 and the processors. Figures are medians over the rounds.
 """

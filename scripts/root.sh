@@ -75,7 +75,7 @@ write_wrapper() {
     mkdir -p "$bin"
     sed -e "s|@ROOT@|../$(basename "$root")|g" -e "s|@PROGRAM@|$2|g" >"$bin/$1.new.$$" <<'WRAPPER'
 #!/bin/sh
-# Runs @PROGRAM@ inside a root folder. It sees this machine's files at their own paths, except for the system's, which are
+# Runs @PROGRAM@ inside a root folder. This machine's files have their own paths in it, except for the system's, which are
 # the root's: /usr, /bin, /sbin, /lib*, /etc, and /opt/rocm*. Exit status and signals are the program's own.
 # aiter-root: @ROOT@
 root=$(dirname -- "$(readlink -f -- "$0")")/@ROOT@

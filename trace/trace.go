@@ -49,7 +49,7 @@ func Kinds() []Kind {
 type Span struct {
 	Kind   Kind          `json:"kind"`
 	Name   string        `json:"name"`             // of the operator, the unit, the kernel
-	Detail string        `json:"detail,omitempty"` // what else there is to say: the target, the status of a unit, an error
+	Detail string        `json:"detail,omitempty"` // further information: the target, the status of a unit, an error
 	Device string        `json:"device,omitempty"` // "cuda:0"; "" if no device is involved
 	Start  time.Duration `json:"start_ns"`
 	Length time.Duration `json:"length_ns"`

@@ -1,5 +1,5 @@
 // A GPU made of host memory, for testing what the Go drivers pass to a vendor's
-// library: it knows which device each address, stream and event belongs to, and
+// library: it records the device of each address, stream and event, and
 // fails calls made on a thread whose current device is another.
 #include <pthread.h>
 #include <stdint.h>
@@ -75,7 +75,7 @@ static int make(enum kind k, void** out, size_t n) {
   return OK;
 }
 
-// here tells whether [p, p+n) is memory of the current device.
+// here reports whether [p, p+n) is memory of the current device.
 static int here(const void* p, size_t n) {
   struct thing* t = find(MEMORY, p, n);
   return t && t->device == current;
@@ -218,7 +218,7 @@ static int wait_event(void* s, void* e, unsigned flags) {
   return OK;
 }
 
-// For the tests: how many things are alive, and waits for a default stream.
+// For the tests: the number of objects that are not destroyed, and waits for a default stream.
 EXPORT int fake_alive(void) {
   int n = 0;
   pthread_mutex_lock(&mu);

@@ -208,7 +208,7 @@ func TestStalledReader(t *testing.T) {
 	s.checkFree(t)
 }
 
-// TestBusy checks that requests beyond the limits are told to come again, that
+// TestBusy checks that requests beyond the limits are answered with 503 and a time to try again, that
 // requests within the limits are answered, and that the memory of a request stays
 // within its reservation.
 func TestBusy(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 )
 
 // Stage is the private folder of one job, on the filesystem of the cache. The job holds a
-// lock on it. [Dir.Sweep] removes stages without a lock, whose jobs have died.
+// lock on it. [Dir.Sweep] removes stages without a lock, whose processes have ended.
 type Stage struct {
 	Path string
 	lock *os.File

@@ -127,7 +127,7 @@ func (k *Kernel) setAttribute(attribute byte, value []byte) {
 	}
 }
 
-// eachAttribute calls do for each attribute: a byte that tells where the value is, a byte for the attribute, and two bytes
+// eachAttribute calls do for each attribute: a byte for the place of the value, a byte for the attribute, and two bytes
 // that are the value or its size.
 func eachAttribute(data []byte, do func(attribute byte, value []byte)) {
 	const sized = 4

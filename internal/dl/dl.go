@@ -123,6 +123,6 @@ func GoString(addr uintptr) string {
 	return strings.Clone(unsafe.String(p, n))
 }
 
-// Pointer converts an address that C returned to a pointer. The memory must not be Go's: the
-// garbage collector does not know the address.
+// Pointer converts an address that C returned to a pointer. The memory must not be Go's: an
+// address keeps no memory alive.
 func Pointer(addr uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }

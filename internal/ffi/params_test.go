@@ -8,7 +8,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// A call sees the launch parameters of its function, and a call without them sees none, on whichever thread.
+// TestParams checks that a call reads the launch parameters of its function, and a call without them reads none, on every thread.
 func TestParams(t *testing.T) {
 	b := open(t)
 	f, err := b.echo.Func("launch_param")

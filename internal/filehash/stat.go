@@ -87,8 +87,8 @@ func (l location) oldIdentity() (identity, uint32, error) {
 	}, st.Mode, err
 }
 
-// statx gets the state of a file from the server of a network filesystem, because this machine may not know the last
-// change.
+// statx gets the state of a file from the server of a network filesystem, because this machine may have older
+// attributes.
 func (l location) statx(mount int) (*unix.Statx_t, error) {
 	st := new(unix.Statx_t)
 	err := retry(func() error {

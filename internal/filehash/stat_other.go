@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// filesystem remembers nothing: it does not know which changes of a file change its times.
+// filesystem remembers nothing, because it is unknown which changes of a file change its times.
 type filesystem struct{}
 
 type lifetime int

@@ -46,7 +46,7 @@
 //	doc    = "..."
 //	# Bounds on differences between results, instead of those of the type; or out = "exact".
 //	tolerance = { out = { rel = 1e-3, abs = 1e-3 } }
-//	# What calls check before they run, and what describe prints. A name in a shape is one size in all
+//	# Calls check these before they run, and describe prints them. A name in a shape is one size in all
 //	# arguments; "..." stands for any leading dimensions. A type may be that of another argument.
 //	# An output is written as a whole and never read.
 //	args.out = { shape = "(B, D, L)", dtype = ["x"], output = true, doc = "..." }

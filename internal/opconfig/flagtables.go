@@ -124,7 +124,7 @@ func linkerFlags() *flagRules { return compilerFlags() }
 // innerWords returns the rules for flags that one compiler passes to another. The build follows
 // flags for the search of headers only if the config gives them directly.
 func innerWords() *flagRules {
-	direct := flagRule{"give it directly, so that the build knows where headers come from",
+	direct := flagRule{"give it directly, so that the build can follow the search for headers",
 		"-isystem* -iquote* -idirafter* -include* -imacros* -l* -L* -T*"}
 	return &flagRules{refused: append(refusedFlags(), direct), allowed: allowedFlags}
 }

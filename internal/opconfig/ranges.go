@@ -148,7 +148,7 @@ func (d *decoder) checkOpen(a Axis, n *node) {
 		a.Ranges[last].Least)
 }
 
-// Words says a part, or values of axes, to users: "conv_fwd dtype=float16,width=9-" is "conv_fwd, dtype float16, width 9 or
+// Words returns a part, or values of axes, in words for users: "conv_fwd dtype=float16,width=9-" is "conv_fwd, dtype float16, width 9 or
 // more". "" stays "".
 func Words(part string) string {
 	var words []string
@@ -168,7 +168,7 @@ func Words(part string) string {
 	return strings.Join(words, ", ")
 }
 
-// ValueWords says a value of an axis to users: "1-4" is "1 to 4", "9-" is "9 or more". Other words stay as they are.
+// ValueWords returns a value of an axis in words for users: "1-4" is "1 to 4", "9-" is "9 or more". Other words stay as they are.
 func ValueWords(value string) string {
 	r, ok := ParseRange(value)
 	switch {

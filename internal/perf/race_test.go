@@ -9,7 +9,7 @@ import (
 	"github.com/aiter-go/aiter/internal/perf"
 )
 
-// sleeper is a way to call an operator that takes so long.
+// sleeper is a candidate that takes so long.
 func sleeper(d time.Duration) perf.Call {
 	return func(context.Context, []any) error {
 		for start := time.Now(); time.Since(start) < d; { // a sleep would be too inexact
@@ -19,23 +19,23 @@ func sleeper(d time.Duration) perf.Call {
 }
 
 func TestRace(t *testing.T) {
-	us := func(list ...int) (ways []perf.Call) {
+	us := func(list ...int) (candidates []perf.Call) {
 		for _, n := range list {
-			ways = append(ways, sleeper(time.Duration(n)*time.Microsecond))
+			candidates = append(candidates, sleeper(time.Duration(n)*time.Microsecond))
 		}
-		return ways
+		return candidates
 	}
 	for what, c := range map[string]struct {
-		ways []perf.Call
-		best int
+		candidates []perf.Call
+		best       int
 	}{
-		"the plan alone":          {us(50), 0},
-		"a faster way":            {us(200, 300, 100, 150), 2},
-		"slower ways":             {us(100, 130, 300), 0},
-		"ways that differ little": {us(100, 100, 100, 100), 0},
+		"the plan alone":                {us(50), 0},
+		"a faster candidate":            {us(200, 300, 100, 150), 2},
+		"slower candidates":             {us(100, 130, 300), 0},
+		"candidates that differ little": {us(100, 100, 100, 100), 0},
 	} {
 		b := openHost(t, true)
-		r, err := b.Race(t.Context(), fwd(t), tiny(), c.ways)
+		r, err := b.Race(t.Context(), fwd(t), tiny(), c.candidates)
 		if err != nil || r.Best != c.best || r.Plan <= 0 || r.Chosen <= 0 || r.Rounds < 8 || (r.Best == 0) != (r.Plan == r.Chosen) {
 			t.Errorf("%s: %+v, %v", what, r, err)
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/aiter-go/aiter/internal/testenv"
 )
 
-// probe clicks on the page and reports what it sees: texts that stick out of the window or are clipped, the zoom, the tooltip.
+// probe clicks on the page and reports faults: texts that stick out of the window or are clipped, the zoom, the tooltip.
 const probe = `<script>
 const out = [];
 for (const e of document.querySelectorAll("h1, h2, h3, dt, dd, small, p, li, button, .legend span, .ticks span, .name, figcaption")) {

@@ -15,13 +15,13 @@ import (
 	"github.com/aiter-go/aiter/trace"
 )
 
-// importer collects what the files of a profiler contain.
+// importer collects the contents of the files of a profiler.
 type importer struct {
 	spans    []trace.Span // with the times of the profiler
 	stats    []Item
 	counters counters
 	agents   map[string]string // names by ID
-	found    []string          // what the files are
+	found    []string          // the kinds of the files
 }
 
 // format is a kind of file: the columns by which it is known, and the function that reads a row.
@@ -47,7 +47,7 @@ func formats() []format {
 }
 
 // Import reads CSV files of rocprofv3 (traces of kernels, HIP calls, memory copies and allocations, statistics, counters, agents) and of
-// ncu (--csv). The columns decide what a file is, not its name. The errors are *ImportError and those of the files.
+// ncu (--csv). A file's columns determine its kind, not its name. The errors are *ImportError and those of the files.
 func Import(files ...string) (Profile, error) {
 	imp := &importer{agents: map[string]string{}, counters: counters{}}
 	for _, name := range files {

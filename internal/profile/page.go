@@ -231,7 +231,7 @@ func distribution(title string, items []Item) barChart {
 	return c
 }
 
-// title is the kind and the name; a kernel's and an API call's name says enough.
+// title is the kind and the name; for a kernel and an API call it is the name alone.
 func (i Item) title() string {
 	if groupOf(i.Kind) == Kernels || strings.HasPrefix(i.Name, "hip") {
 		return i.Name

@@ -12,7 +12,7 @@ import (
 	"github.com/aiter-go/aiter/trace"
 )
 
-// Profile is what was measured.
+// Profile is a measurement.
 type Profile struct {
 	Title   string
 	Device  string // its name, "" if unknown

@@ -138,7 +138,7 @@ func (tc *Toolchain) assemblerDependencies(u Unit) []string {
 }
 
 // dependencies returns the flags for the depfile. HIP's driver ignores -MD in a device pass; the compiler that it runs
-// does not. nvcc would preprocess the source once more, for the host.
+// does not. nvcc would preprocess the source again, for the host.
 func (tc *Toolchain) dependencies(u Unit) []string {
 	plain := []string{"-MD", "-MF", u.Depfile}
 	if u.Pass != Device {
@@ -210,7 +210,7 @@ func (tc *Toolchain) nvccCompile(u Unit) []string {
 // deviceCodePrefix and a unit's ID are the symbol of its device code, which package codeobject defines.
 const deviceCodePrefix = "aiter_device_code_"
 
-// nvccHostPass is nvccCompile for a host pass. nvcc names the first target that it knows in a macro, which nothing reads.
+// nvccHostPass is nvccCompile for a host pass. nvcc defines a macro with its oldest target, which nothing reads.
 func (tc *Toolchain) nvccHostPass(u Unit) []string {
 	argv := []string{"-x", "c++", "-forward-unknown-to-host-compiler", "-fPIC", "-frandom-seed=" + u.ID,
 		"-DAITER_DEVICE_CODE=" + deviceCodePrefix + u.ID}

@@ -92,7 +92,7 @@ func (d *Disassembler) whyUnable(ctx context.Context, word string) string {
 	case err != nil:
 		return err.Error()
 	case !strings.Contains(string(out), word):
-		return d.Path + " does not know " + word
+		return d.Path + " does not support " + word
 	}
 	return ""
 }

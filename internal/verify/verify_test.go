@@ -76,7 +76,7 @@ func TestCopyKeepsLayoutAndSharing(t *testing.T) {
 		}
 	}
 	if out[0].Ptr() != out[2].Ptr() || out[4].Ptr()-out[0].Ptr() != in[4].Ptr()-in[0].Ptr() {
-		t.Error("copies no longer share memory as the tensors did")
+		t.Error("the copies do not share memory as the tensors do")
 	}
 	if err := out[0].SetFloat64s(make([]float64, rows.Numel())); err != nil {
 		t.Fatal(err)

@@ -267,7 +267,7 @@ func TestBoolIsZeroOrOne(t *testing.T) {
 	}
 }
 
-// Whatever the bytes: no panic, and what can be read survives writing.
+// FuzzRead checks that Read does not panic, and that a tensor that it reads is equal after Write and Read.
 func FuzzRead(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.npy")
 	if err != nil || len(files) == 0 {

@@ -161,7 +161,7 @@ AITER_ONCE void join4(Complex* x, int64_t q, const Complex* w) {
   }
 }
 
-// Use is what happens to a spectrum.
+// Use is the use of a spectrum.
 enum class Use {
   kKeep,      // it replaces the values
   kBack,      // the values are one, which is transformed back

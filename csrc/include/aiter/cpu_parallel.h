@@ -155,8 +155,7 @@ class Pool {
     return awake;
   }
 
-  // start makes a thread that takes no signals except its own faults: a Go program's handlers must not run on threads that Go
-  // does not know.
+  // start makes a thread that takes no signals except its own faults: a Go program's handlers must not run on threads that are not Go's.
   bool start() {
     sigset_t all, before;
     sigfillset(&all);

@@ -81,7 +81,7 @@ static Registration registration;
 
 }  // namespace aiter::host_pass
 
-// What device code uses of CUDA. It is called in device code alone, so that nothing defines it.
+// The functions of CUDA that device code uses. They are called in device code alone, so that nothing defines them.
 constexpr uint3 threadIdx = {}, blockIdx = {};
 constexpr dim3 blockDim, gridDim;
 float fmaf(float, float, float);

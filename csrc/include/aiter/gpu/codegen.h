@@ -27,7 +27,7 @@ constexpr bool kDeviceCode = true;
 
 // kTensorCores is true in units for NVIDIA GPUs from sm_80 on, kHopper from sm_90 on, kWarpgroups for sm_90a: four warps multiply
 // together (aiter/gpu/wgmma.h). They are constants of the compiler, except in a host pass that all targets share: there the device code
-// in the library tells its target. `if AITER_TARGET_CONSTEXPR (kHopper)` is right in both.
+// in the library names its target. `if AITER_TARGET_CONSTEXPR (kHopper)` is right in both.
 #if defined(AITER_DEVICE_CODE)
 #define AITER_TARGET_CONSTEXPR
 static const int kArch = host_pass::AITER_DEVICE_CODE.arch;

@@ -99,14 +99,14 @@ struct TeamPlanner {
     return rounds(teams) > 1 ? (rounds(teams) + 1) * each : 1.6 * (rounds(teams) > 0.36 ? rounds(teams) : 0.36) * each;
   }
 
-  // in_flight returns the chunks that a team has in flight. If all teams run at once there are fewer: what one team has waiting
-  // the others lack, and they end further apart.
+  // in_flight returns the chunks that a team has in flight. If all teams run at once there are fewer: loads that wait for one team
+  // delay the others, and they end further apart.
   int in_flight(int64_t teams) const {
     if (wide || rounds(teams) > 1) return kMaxInFlight;
     return rounds(teams) > 0.75 ? 2 : rounds(teams) > 0.4 ? 3 : kMaxInFlight;
   }
 
-  // best returns the number of teams with the least cost, of at most so many threads. What fills the GPU has no short strips.
+  // best returns the number of teams with the least cost, of at most so many threads. A plan that fills the GPU has no short strips.
   int64_t best(int64_t threads) const {
     constexpr int64_t kShortest = 256;  // vectors of a strip
     int64_t least = 1;

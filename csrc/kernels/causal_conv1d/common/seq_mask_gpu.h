@@ -46,7 +46,7 @@ template <int W, int N> struct SequenceIds {
 template <int W, int N> struct SeqMask : Words<(N * W < 32 ? 1 : N * W / 32)> {
   static constexpr uint32_t kField = N < 32 ? (1u << N % 32) - 1 : ~0u, kSurplus = N * W < 32 ? ~0u << N * W % 32 : 0;
 
-  // none is the mask of positions that see nothing; uniform that of positions that see either all or nothing, as their bits say.
+  // none is the mask without visible positions; uniform that of positions to which all or no positions are visible, by their bits.
   static AITER_DEVICE SeqMask none() {
     SeqMask s;
     AITER_UNROLL

@@ -5,7 +5,7 @@
 //   Y_u = sum over m of T_m X_{u-m},   T_m[i][k] = w[W-1 - (kStep m + i - k)], 0 outside of the filter
 //
 // X_{u-m} of negative index is the end of the column before. A warp has all steps of its columns in registers: it reads each T_m once
-// and, for each m, one new X. What a lane reads of T_m are runs of adjacent taps, at an address that need not be aligned: shared memory
+// and, for each m, one new X. A lane reads runs of adjacent taps of T_m, at an address that need not be aligned: shared memory
 // has kTapCopies copies of the filter, each of which begins one element later, so that one of them has the runs aligned.
 //
 // Taps of another type than x are sums of two elements, high + low, and the products are done for both. In float16 the filter is scaled
@@ -144,7 +144,7 @@ template <class T> class ToeplitzEngine {
     return taps;
   }
   // add_near is add for a filter of up to kBlocks blocks, whose taps are not sums, and the sum of kTiles tiles, `distance` elements
-  // apart. kFirst: it is the first add. What a block needs is loaded while the block before is multiplied.
+  // apart. kFirst: it is the first add. The taps of a block are loaded while the block before is multiplied.
   template <int kTiles, bool kFirst, int kBlocks>
   AITER_DEVICE void add_near(const Tile<T, ToeplitzEngine>& tile, int distance, const NearTaps<kBlocks>& taps) {
     uint32_t row = matrix_row(tile, lane_ & 15), x[kTiles][kSteps + kBlocks - 1][4];  // X of step u at u + kBlocks - 1

@@ -152,7 +152,7 @@ template <class T> class TransposedEngine {
     low[0] = v[0], low[1] = v[1], high[0] = v[2], high[1] = v[3];
   }
 
-  // What a lane 4g+t has of T_m, a Factor, are the pairs of taps 0, -8 and 8 apart from W-1-16m-g+2t, the first one twice. The pair 8
+  // A Factor is the part of T_m of lane 4g+t: the pairs of taps 0, -8 and 8 apart from W-1-16m-g+2t, the first one twice. The pair 8
   // further is the one -8 apart of T_{m-1}.
   using Factor = uint32_t[4];
   static AITER_DEVICE uint32_t pair(uint32_t t) { return load_shared<Words<1>>(t).word[0]; }
@@ -168,7 +168,7 @@ template <class T> class TransposedEngine {
     for (int part = 1; part < parts; part++) add<kBlocks, false>(at, at.taps + uint32_t(part * 4 * transposed_pitch(kBlocks)), start);
   }
 
-  // add adds the products with T_0 to T_kBlocks. What a block needs is read while the block before is multiplied.
+  // add adds the products with T_0 to T_kBlocks. The taps of a block are read while the block before is multiplied.
   template <int kBlocks, bool kFirst> AITER_DEVICE void add(const Channel& at, uint32_t t, float start) {
     constexpr int kBefore = 4 * transposed_halo(kBlocks);
     Step x[kTiles][kBefore + 4];  // step u is at kBefore + u
