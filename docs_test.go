@@ -204,6 +204,39 @@ func TestReadmeProgram(t *testing.T) {
 	}
 }
 
+var globalKernel = regexp.MustCompile(`causal_conv1d_(\w+)_kernel\(`)
+
+// TestKernelsReadme checks that the guide to the kernels of causal_conv1d names each in three places: when it runs, the elements
+// of its threads, and its bytes and registers.
+func TestKernelsReadme(t *testing.T) {
+	const folder = "csrc/kernels/causal_conv1d"
+	guide := readText(t, folder+"/README.md")
+	kernels := map[string]bool{}
+	err := walkSources(func(file string) error {
+		if strings.HasPrefix(file, folder) {
+			for _, m := range globalKernel.FindAllStringSubmatch(readText(t, file), -1) {
+				kernels[m[1]] = true
+			}
+		}
+		return nil
+	}, ".h", ".hip")
+	if err != nil || len(kernels) < 20 {
+		t.Fatalf("%d kernels, %v", len(kernels), err)
+	}
+	for _, heading := range []string{"## Dispatch\n", "## Threads and data\n", "## Bytes and registers\n"} {
+		_, section, found := strings.Cut(guide, heading)
+		if !found {
+			t.Fatalf("%s/README.md has no section %q", folder, heading)
+		}
+		section, _, _ = strings.Cut(section, "\n## ")
+		for name := range kernels {
+			if !regexp.MustCompile(`\b` + name + `\b`).MatchString(section) {
+				t.Errorf("%s/README.md, %s does not name the kernel %s", folder, strings.TrimSpace(heading), name)
+			}
+		}
+	}
+}
+
 var snippet = regexp.MustCompile("(?ms)^In `([\\w./]+)`:\n\n```\\w+\n(.*?)^```$")
 
 // TestTutorialSnippets checks that each snippet of the tutorial is a part of the file that it names. A line of dots in a
