@@ -34,7 +34,7 @@ func builder(dir string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	b := &fixture{root: filepath.Join(dir, "tree"), cacheDir: filepath.Join(dir, "cache"), cxx: filepath.Join(dir, "cxx")}
+	b := fixtureIn(dir)
 	if os.Getenv("AITER_TEST_NOLOCKS") != "" {
 		b.flock = noLocks
 	}

@@ -88,8 +88,8 @@ func churn(how string) int {
 }
 
 func churnBuild(dir string, n int) error {
-	b := &fixture{root: filepath.Join(dir, fmt.Sprintf("tree%d", (n+os.Getpid())%3)), cacheDir: filepath.Join(dir, "cache"),
-		cxx: filepath.Join(dir, "cxx")}
+	b := fixtureIn(dir)
+	b.root = filepath.Join(dir, fmt.Sprintf("tree%d", (n+os.Getpid())%3))
 	m, err := b.open()
 	if err != nil {
 		return err

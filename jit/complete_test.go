@@ -28,9 +28,7 @@ while [ "$1" != -o ]; do shift; done
 out=$2
 truncate -s %[3]s "$out"
 `, realCompiler(b.t), which, size)
-	if err := errors.Join(os.WriteFile(b.cxx+".new", []byte(script), 0o755), os.Rename(b.cxx+".new", b.cxx)); err != nil {
-		b.t.Fatal(err)
-	}
+	b.script(script)
 }
 
 // TestTruncatedOutput checks that a truncated object or library is not published or recorded
@@ -60,7 +58,7 @@ func TestTruncatedOutput(t *testing.T) {
 					}
 				}
 				b.noStaging()
-				b.compiler("")
+				b.cxx = sharedCompiler()
 				b.wantValue("with a good compiler", 3)
 			})
 		}

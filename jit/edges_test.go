@@ -149,7 +149,7 @@ func TestFailureStopsItsModule(t *testing.T) {
 	b.write("src/c.cpp", strings.Replace(demoOp, "demo", "other", 1))
 	b.write("src/d.cpp", "int d;\n")
 	pidFile := filepath.Join(t.TempDir(), "pid")
-	b.compiler("case \"$*\" in *b.cpp*) echo $$ > " + pidFile + "; sleep 600;; *a.cpp*) while ! test -e " + pidFile +
+	b.hook("case \"$*\" in *b.cpp*) echo $$ > " + pidFile + "; sleep 600;; *a.cpp*) while ! test -e " + pidFile +
 		"; do sleep 0.01; done;; *) sleep 0.5;; esac")
 	other := demo(t)
 	other.Module = "module_other"
@@ -238,7 +238,7 @@ func TestForceRetriesAfterFailure(t *testing.T) {
 	b := newFixture(t)
 	b.build()
 	flag := filepath.Join(t.TempDir(), "broken")
-	b.compiler("test ! -e " + flag + " || exit 3")
+	b.hook("test ! -e " + flag + " || exit 3")
 	b.build()
 	b.compiles()
 	if err := os.WriteFile(flag, nil, 0o600); err != nil {
@@ -291,7 +291,7 @@ func TestCompilerThatLeavesAProcess(t *testing.T) {
 	t.Parallel() // it waits for seconds
 	b := newFixture(t)
 	pidFile := filepath.Join(t.TempDir(), "pid")
-	b.compiler("sleep 600 & echo $! > " + pidFile + "; exit 0")
+	b.hook("sleep 600 & echo $! > " + pidFile + "; exit 0")
 	var ce *jit.CompileError
 	if err := b.buildErr(func(o *jit.Options) { o.Jobs = 1 }); !errors.As(err, &ce) || !strings.Contains(ce.Reason, "kept its output open") {
 		t.Errorf("got %v, want a CompileError about the process", err)
@@ -303,7 +303,7 @@ func TestConcurrentBuildsOfBrokenUnits(t *testing.T) {
 	b := newFixture(t)
 	b.write("src/a.cpp", "int x = ;\n")
 	b.write("src/b.cpp", "int y = ;\n")
-	b.compiler("sleep 0.3")
+	b.hook("sleep 0.3")
 	m := b.manager(func(o *jit.Options) { o.Jobs = 2 })
 	var wg sync.WaitGroup
 	for range 16 {

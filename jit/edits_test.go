@@ -30,7 +30,7 @@ func (b *fixture) inBackground(change ...func(*jit.Options)) func() error {
 func (b *fixture) started(n int) {
 	b.t.Helper()
 	waitFor(b.t, "the compiler", func() bool {
-		data, _ := os.ReadFile(b.count)
+		data, _ := os.ReadFile(b.beside("count"))
 		return strings.Count(string(data), "\n") >= n
 	})
 }
@@ -59,7 +59,7 @@ func TestFailureOfAnotherBuildIsNotReused(t *testing.T) {
 		failed, proceed := filepath.Join(dir, "failed"), filepath.Join(dir, "proceed")
 		slow := "case \"$*\" in *a.cpp*) " + realCompiler(t) + " \"$@\" || { : > " + failed + "; while ! test -e " + proceed +
 			"; do sleep 0.02; done; exit 1; }; exit 0;; esac"
-		b.compiler(slow)
+		b.hook(slow)
 		b.build()
 		b.compiles()
 		b.write("include/only_a.h", "#error broken\n")
@@ -82,7 +82,7 @@ func TestFailureOfAnotherBuildIsNotReused(t *testing.T) {
 	})
 	t.Run("another build had a shorter time limit", func(t *testing.T) {
 		b := newFixture(t)
-		b.compiler("case \"$*\" in *a.cpp*) ! mkdir " + filepath.Join(t.TempDir(), "first") + " 2>/dev/null || exec sleep 600;; esac")
+		b.hook("case \"$*\" in *a.cpp*) ! mkdir " + filepath.Join(t.TempDir(), "first") + " 2>/dev/null || exec sleep 600;; esac")
 		first := b.inBackground(func(o *jit.Options) { o.Timeout = time.Second })
 		b.started(1)
 		second := b.inBackground()
@@ -96,7 +96,7 @@ func TestFailureOfAnotherBuildIsNotReused(t *testing.T) {
 	t.Run("the cause is gone", func(t *testing.T) {
 		b := newFixture(t)
 		flag := filepath.Join(t.TempDir(), "broken")
-		b.compiler("test ! -e " + flag + " || exit 3")
+		b.hook("test ! -e " + flag + " || exit 3")
 		if err := os.WriteFile(flag, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +151,7 @@ func TestEditsWhileCompiling(t *testing.T) {
 			waitForTick(t, b.root) // a file that is as new as the compile causes a second compile
 			once := filepath.Join(t.TempDir(), "once")
 			edit := strings.ReplaceAll(tt.edit, "%s", header)
-			b.compiler("case \"$*\" in *a.cpp*) out=$(echo \"$*\" | sed 's/.*-o //'); " + realCompiler(t) + " \"$@\" || exit 1; test -e " +
+			b.hook("case \"$*\" in *a.cpp*) out=$(echo \"$*\" | sed 's/.*-o //'); " + realCompiler(t) + " \"$@\" || exit 1; test -e " +
 				once + " || { : > " + once + "; " + edit + "; }; exit 0;; esac")
 			res := b.build()
 			if n := b.compiles(); n != 3 {
@@ -179,7 +179,7 @@ func realCompiler(t *testing.T) string {
 
 func TestSourceThatKeepsChanging(t *testing.T) {
 	b := newFixture(t)
-	b.compiler("echo \"// $(date +%s%N)\" >> include/both.h")
+	b.hook("echo \"// $(date +%s%N)\" >> include/both.h")
 	var changing *jit.ChangingError
 	if err := b.buildErr(); !errors.As(err, &changing) || !strings.Contains(err.Error(), "build again") {
 		t.Errorf("got %v, want a ChangingError", err)
@@ -189,6 +189,7 @@ func TestSourceThatKeepsChanging(t *testing.T) {
 
 func TestCompilerReplacedWhileItRuns(t *testing.T) {
 	b := newFixture(t)
+	b.cxx = b.ownCompiler()
 	// A new file takes the place of the old one: another compiler process may be starting, and no file can be executed
 	// while it is open for writing.
 	b.compiler("cp -p '" + b.cxx + "' '" + b.cxx + "'.$$ && echo '# another' >> '" + b.cxx + "'.$$ && mv '" + b.cxx + "'.$$ '" + b.cxx + "'")

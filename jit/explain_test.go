@@ -87,7 +87,7 @@ func TestExplainNamesReplacedCompilerFile(t *testing.T) {
 // earlier build.
 func TestArtifactSecondsAfterRelink(t *testing.T) {
 	b := newFixture(t)
-	b.compiler("sleep 0.3")
+	b.hook("sleep 0.3")
 	first := b.build()
 	if first.Artifact.Seconds < 0.6 {
 		t.Errorf("two compiles of at least 0.3 s each: the artifact has %g s", first.Artifact.Seconds)
@@ -195,11 +195,11 @@ func TestRebuildComparesBytes(t *testing.T) {
 
 	// This compiler writes a new number into each object.
 	b.write("src/a.cpp", "extern \"C\" const char* demo_a() { return STAMP; }\n"+demoOp)
-	stamp := b.cxx + ".stamp"
+	stamp := b.beside("stamp")
 	if err := os.WriteFile(stamp, []byte("first"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b.compiler(`set -- "$@" "-DSTAMP=\"$(cat ` + stamp + `)\""`)
+	b.hook(`set -- "$@" "-DSTAMP=\"$(cat ` + stamp + `)\""`)
 	b.build()
 	if err := os.WriteFile(stamp, []byte("second"), 0o600); err != nil {
 		t.Fatal(err)

@@ -152,7 +152,7 @@ func TestEachChangeRetries(t *testing.T) {
 		b.write("src/a.cpp", missing)
 		b.write("include/both.h", testFiles["include/both.h"])
 		b.write("config.toml", oneUnit)
-		b.compiler("")
+		b.cxx = sharedCompiler()
 	}
 }
 
@@ -173,7 +173,7 @@ func TestFailuresOfTheMachineAreNotRemembered(t *testing.T) {
 	for name, script := range tests {
 		t.Run(name, func(t *testing.T) {
 			b := oneUnitFixture(t)
-			b.compiler(script)
+			b.hook(script)
 			short := func(o *jit.Options) {
 				if name == "time limit" {
 					o.Timeout = 500 * time.Millisecond

@@ -56,7 +56,7 @@ func TestCompilersThatFail(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newFixture(t)
-			b.compiler(tt.script)
+			b.hook(tt.script)
 			if tt.source != "" {
 				b.write("src/a.cpp", tt.source)
 			}
@@ -70,7 +70,7 @@ func TestCompilersThatFail(t *testing.T) {
 				t.Errorf("log %q: %v", ce.Log, readErr)
 			}
 			b.noStaging()
-			b.compiler("")
+			b.hook("")
 			b.write("src/a.cpp", testFiles["src/a.cpp"])
 			b.build()
 		})
@@ -80,7 +80,7 @@ func TestCompilersThatFail(t *testing.T) {
 func TestCompilerThatHangs(t *testing.T) {
 	b := newFixture(t)
 	pidFile := filepath.Join(t.TempDir(), "pid")
-	b.compiler("sleep 600 & echo $! > " + pidFile + ".$$; mv " + pidFile + ".$$ " + pidFile + "; wait")
+	b.hook("sleep 600 & echo $! > " + pidFile + ".$$; mv " + pidFile + ".$$ " + pidFile + "; wait")
 	start := time.Now()
 	err := b.buildErr(func(o *jit.Options) { o.Timeout = 300 * time.Millisecond; o.Jobs = 1 })
 	var ce *jit.CompileError
@@ -111,7 +111,7 @@ func wantGone(t *testing.T, pidFile string) {
 func TestCancelEndsCompilers(t *testing.T) {
 	b := newFixture(t)
 	pidFile := filepath.Join(t.TempDir(), "pid")
-	b.compiler("sleep 600 & echo $! > " + pidFile + ".$$; mv " + pidFile + ".$$ " + pidFile + "; wait")
+	b.hook("sleep 600 & echo $! > " + pidFile + ".$$; mv " + pidFile + ".$$ " + pidFile + "; wait")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	stop := errors.New("stop")
 	go func() {
@@ -133,7 +133,7 @@ func TestWaitersGetTheDiagnostics(t *testing.T) {
 	// another build then compiles.
 	b.write("config.toml", strings.Replace(testConfig, "[[module.module_demo.source]]\npath = \"src/b.cpp\"\n", "", 1))
 	proceed := filepath.Join(t.TempDir(), "proceed")
-	b.compiler("while ! test -e " + proceed + "; do sleep 0.02; done")
+	b.hook("while ! test -e " + proceed + "; do sleep 0.02; done")
 	b.write("src/a.cpp", "int x = ;\n")
 	var wg sync.WaitGroup
 	waiting := stepSeen{step: jit.Waiting, seen: make(chan struct{}, 3)}
@@ -310,7 +310,7 @@ func TestReadOnlyCacheFolder(t *testing.T) {
 func TestKilledBuilderIsReplaced(t *testing.T) {
 	b := newFixture(t)
 	marker := filepath.Join(t.TempDir(), "compiling")
-	b.compiler("echo $$ > " + marker + ".$$; mv " + marker + ".$$ " + marker + "; exec sleep 600")
+	b.hook("echo $$ > " + marker + ".$$; mv " + marker + ".$$ " + marker + "; exec sleep 600")
 	victim := b.process()
 	if err := victim.Start(); err != nil {
 		t.Fatal(err)
@@ -321,7 +321,7 @@ func TestKilledBuilderIsReplaced(t *testing.T) {
 	}
 	_ = victim.Wait()
 	wantGone(t, marker) // the compiler ends with its builder
-	b.compiler("")
+	b.hook("")
 	b.compiles()
 	start := time.Now()
 	b.expect("after kill -9 of the builder", map[string]string{"src/a.cpp": "", "src/b.cpp": ""})

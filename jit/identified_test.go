@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/aiter-go/aiter/internal/cache"
@@ -16,48 +17,58 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// The first query of a GPU compiler takes a second, longer than the compile of a test's source. Tests query each
-// compiler once for all caches. The tests of internal/toolchain query it without a memo.
+// The queries of a compiler take longer than the compile of a test's source: those of a GPU compiler a second. Tests query
+// each compiler once for all caches. The tests of internal/toolchain query it without a memo.
 
-// gpuTargets has the target for which each compiler is queried, by the variable that names the compiler.
-var gpuTargets = map[string]string{"HIPCC": "gfx90a", "NVCC": "sm_80"}
-
-// answers holds a function for each compiler that returns the remembered digests and answers, as the cache stores them.
+// answers holds a function for each list of compilers that returns the remembered digests and answers, as the cache stores
+// them.
 var answers sync.Map
 
-// identified gives a new cache the answers of the installed GPU compiler that the fixture uses.
-func (b *fixture) identified(store *cache.Dir) error {
-	for variable, name := range gpuTargets {
-		compiler := b.extra[variable]
-		if compiler == "" || b.queriesAnew {
-			continue
-		}
-		if _, err := os.Stat(store.MemoPath()); !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		ask, _ := answers.LoadOrStore(compiler, sync.OnceValues(func() ([]byte, error) { return answersOf(b.env, name) }))
-		data, err := ask.(func() ([]byte, error))()
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(store.MemoPath(), data, 0o600)
+// compilers returns the installed compilers that the fixture uses, and the targets for which they are queried.
+func (b *fixture) compilers() (paths, targets []string) {
+	if b.cxx == sharedCompiler() {
+		paths, targets = append(paths, b.cxx), append(targets, "cpu")
 	}
-	return nil
+	for _, gpu := range []struct{ variable, target string }{{"HIPCC", "gfx90a"}, {"NVCC", "sm_80"}} {
+		if compiler := b.extra[gpu.variable]; compiler != "" {
+			paths, targets = append(paths, compiler), append(targets, gpu.target)
+		}
+	}
+	return paths, targets
 }
 
-func answersOf(env func(string) string, name string) ([]byte, error) {
+// identified gives a new cache the answers of the compilers that the fixture uses.
+func (b *fixture) identified(store *cache.Dir) error {
+	paths, targets := b.compilers()
+	if len(paths) == 0 || b.queriesAnew {
+		return nil
+	}
+	if _, err := os.Stat(store.MemoPath()); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	ask, _ := answers.LoadOrStore(strings.Join(paths, "\n"), sync.OnceValues(func() ([]byte, error) { return answersOf(b.env, targets) }))
+	data, err := ask.(func() ([]byte, error))()
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(store.MemoPath(), data, 0o600)
+}
+
+func answersOf(env func(string) string, targets []string) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "answers")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
 	memo := filehash.Open(filepath.Join(dir, "filehash"))
-	x, err := target.Parse(name)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := (&toolchain.Finder{Env: env, Memo: memo}).Find(context.Background(), x); err != nil {
-		return nil, err
+	for _, name := range targets {
+		x, err := target.Parse(name)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := (&toolchain.Finder{Env: env, Memo: memo}).Find(context.Background(), x); err != nil {
+			return nil, err
+		}
 	}
 	if err := memo.Save(); err != nil {
 		return nil, err

@@ -17,7 +17,6 @@ import (
 	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/filehash"
 	"github.com/aiter-go/aiter/internal/opconfig"
-	"github.com/aiter-go/aiter/internal/testenv"
 	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
@@ -59,42 +58,78 @@ type fixture struct {
 	root        string
 	cacheDir    string
 	cxx         string
-	count       string            // file beside the compiler script to which it adds a line for each compile
 	extra       map[string]string // environment variables
 	flock       func(*os.File, int) error
-	queriesAnew bool // a GPU compiler is queried for each new cache
+	queriesAnew bool // compilers are queried for each new cache
 }
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	dir := t.TempDir()
-	b := &fixture{t: t, root: filepath.Join(dir, "tree"), cacheDir: filepath.Join(dir, "cache"), cxx: filepath.Join(dir, "cxx"),
-		count: filepath.Join(dir, "count")}
+	b := fixtureIn(dir)
+	b.t = t
 	for name, text := range testFiles {
 		b.write(name, text)
 	}
-	b.compiler("")
 	return b
 }
 
-// compiler puts a compiler script in place. The extra shell code runs before each compile. Without extra code it is a link
-// to a script of the checkout: the toolchain package remembers the answers of a compiler that is older than two seconds.
+// fixtureIn returns the fixture in a folder, with the compiler that [fixture.compiler] has put there, or the script that the
+// tests share.
+func fixtureIn(dir string) *fixture {
+	b := &fixture{root: filepath.Join(dir, "tree"), cacheDir: filepath.Join(dir, "cache"), cxx: sharedCompiler()}
+	if _, err := os.Lstat(b.ownCompiler()); err == nil {
+		b.cxx = b.ownCompiler()
+	}
+	return b
+}
+
+// sharedCompiler returns the compiler script of all fixtures. It is older than two seconds, so that the toolchain package
+// remembers its answers.
+func sharedCompiler() string {
+	path, err := filepath.Abs("testdata/cxx")
+	if err != nil {
+		panic(err) // no working directory
+	}
+	return path
+}
+
+// ownCompiler returns the path of the compiler that only this fixture has.
+func (b *fixture) ownCompiler() string { return filepath.Join(filepath.Dir(b.root), "cxx") }
+
+// compiler replaces the compiler by one with extra shell code, which runs before each compile. It is queried in each
+// build within two seconds; a test that needs no new toolchain uses [fixture.hook].
 func (b *fixture) compiler(extra string) {
 	b.t.Helper()
-	shared := filepath.Join(testenv.Root(b.t), "jit/testdata/cxx")
-	put := func() error { return os.Symlink(shared, b.cxx+".new") }
-	if extra != "" {
-		put = func() error {
-			text, err := os.ReadFile(shared)
-			syscall.ForkLock.RLock() // a child that inherits the open file would prevent that the script runs
-			defer syscall.ForkLock.RUnlock()
-			return errors.Join(err, os.WriteFile(b.cxx+".new", []byte(strings.Replace(string(text), "# EXTRA", extra, 1)), 0o755))
-		}
+	text, err := os.ReadFile(sharedCompiler())
+	if err != nil {
+		b.t.Fatal(err)
 	}
-	if err := errors.Join(put(), os.Rename(b.cxx+".new", b.cxx)); err != nil {
+	b.script(strings.Replace(string(text), "# EXTRA", extra, 1))
+}
+
+// script replaces the compiler by a script.
+func (b *fixture) script(text string) {
+	b.t.Helper()
+	b.cxx = b.ownCompiler()
+	syscall.ForkLock.RLock() // a child that inherits the open file would prevent that the script runs
+	defer syscall.ForkLock.RUnlock()
+	if err := errors.Join(os.WriteFile(b.cxx+".new", []byte(text), 0o755), os.Rename(b.cxx+".new", b.cxx)); err != nil {
 		b.t.Fatal(err)
 	}
 }
+
+// hook makes the compiler run shell code before each compile. It does not change the toolchain.
+func (b *fixture) hook(code string) {
+	b.t.Helper()
+	path := b.beside("hook")
+	if err := errors.Join(os.WriteFile(path+".new", []byte(code+"\n"), 0o600), os.Rename(path+".new", path)); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// beside returns the path of a file of the compiler script. The script counts compiles in "count", links in "count.links".
+func (b *fixture) beside(name string) string { return filepath.Join(filepath.Dir(b.cacheDir), name) }
 
 // write changes a file and sets its time back, as if it was saved well before the
 // build.
@@ -111,8 +146,9 @@ func (b *fixture) write(name, text string) {
 
 // compiles returns the number of compiles since the last call.
 func (b *fixture) compiles() int {
-	data, _ := os.ReadFile(b.count)
-	_ = os.Remove(b.count)
+	count := b.beside("count")
+	data, _ := os.ReadFile(count)
+	_ = os.Remove(count)
 	return strings.Count(string(data), "\n")
 }
 
@@ -315,7 +351,7 @@ func TestForceCompilesOnce(t *testing.T) {
 
 func TestConcurrentBuildsCompileOnce(t *testing.T) {
 	b := newFixture(t)
-	b.compiler("sleep 0.1")
+	b.hook("sleep 0.1")
 	r := new(recorder)
 	m := b.manager(func(o *jit.Options) { o.Observer = r })
 	var wg sync.WaitGroup

@@ -243,7 +243,7 @@ func (b *fixture) noTrace() {
 func TestOrphansOfAKilledBuilder(t *testing.T) {
 	b := newFixture(t)
 	pidFile := filepath.Join(t.TempDir(), "pid")
-	b.compiler("sleep 600 & echo $! > " + pidFile + ".new; mv " + pidFile + ".new " + pidFile + "; wait")
+	b.hook("sleep 600 & echo $! > " + pidFile + ".new; mv " + pidFile + ".new " + pidFile + "; wait")
 	victim := b.process()
 	if err := victim.Start(); err != nil {
 		t.Fatal(err)
@@ -256,7 +256,7 @@ func TestOrphansOfAKilledBuilder(t *testing.T) {
 	if len(processesBelow(b.cacheDir, 0)) == 0 {
 		t.Fatal("the compiler's child did not outlive it: the test checks nothing")
 	}
-	b.compiler("")
+	b.hook("")
 	if _, err := b.manager().Build(context.Background(), demo(t)); err != nil {
 		t.Fatal(err)
 	}

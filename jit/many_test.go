@@ -56,13 +56,13 @@ func wantSame(t *testing.T, outputs []string) {
 
 // links returns how often the compiler was called to link.
 func (b *fixture) links() int {
-	data, _ := os.ReadFile(b.count + ".links")
+	data, _ := os.ReadFile(b.beside("count.links"))
 	return strings.Count(string(data), "\n")
 }
 
 func TestConcurrentProcessesCompileOnce(t *testing.T) {
 	b := newFixture(t)
-	b.compiler("sleep 0.1")
+	b.hook("sleep 0.1")
 	wantSame(t, b.together(*processes))
 	if n := b.compiles(); n != 2 {
 		t.Errorf("%d compiles, want one for each unit", n)
@@ -80,12 +80,12 @@ func TestLocksWithoutEffect(t *testing.T) {
 	b := newFixture(t)
 	// Each compiler waits until a third has started, so that two processes compile at the
 	// same time on any machine.
-	b.compiler("i=0; while test $(wc -l < '" + b.count + "') -lt 3 -a $i -lt 300; do sleep 0.1; i=$((i+1)); done")
+	b.hook("i=0; while test $(wc -l < '" + b.beside("count") + "') -lt 3 -a $i -lt 300; do sleep 0.1; i=$((i+1)); done")
 	wantSame(t, b.together(*processes/2, "AITER_TEST_NOLOCKS=1"))
 	if n := b.compiles(); n <= 2 {
 		t.Errorf("%d compiles: the locks had an effect, so the test checks nothing", n)
 	}
-	b.compiler("")
+	b.hook("")
 	b.compiles()
 	wantSame(t, []string{b.together(1)[0]}) // with working locks, over the results of the others
 	b.noTrace()

@@ -86,7 +86,7 @@ func TestHeaderEditedThroughAMapping(t *testing.T) {
 func (b *fixture) duringCompile(before, after string) (arm func()) {
 	b.t.Helper()
 	armed := filepath.Join(b.t.TempDir(), "armed")
-	b.compiler("case \"$*\" in *a.cpp*) if test -e " + armed + "; then rm " + armed + "; " + before + "; " + realCompiler(b.t) +
+	b.hook("case \"$*\" in *a.cpp*) if test -e " + armed + "; then rm " + armed + "; " + before + "; " + realCompiler(b.t) +
 		" \"$@\" || exit 1; " + after + "; exit 0; fi;; esac")
 	return func() {
 		if err := os.WriteFile(armed, nil, 0o600); err != nil {

@@ -114,7 +114,7 @@ func TestEmbeddedTreeIsPrivate(t *testing.T) {
 func TestCleanDuringBuildOfEmbeddedTree(t *testing.T) {
 	b := newFixture(t)
 	started, cleaned := filepath.Join(t.TempDir(), "started"), filepath.Join(t.TempDir(), "cleaned")
-	b.compiler("> " + started + "; while ! test -e " + cleaned + "; do sleep 0.01; done")
+	b.hook("> " + started + "; while ! test -e " + cleaned + "; do sleep 0.01; done")
 	m := b.manager(func(o *jit.Options) { o.Tree = deps.NewEmbeddedTree(testTree(), o.Cache) })
 	done := make(chan error, 1)
 	go func() {
