@@ -12,6 +12,11 @@ func TestDocsLengths(t *testing.T) {
 	if n := strings.Count(readText(t, "README.md"), "\n"); n > 150 {
 		t.Errorf("README.md has %d lines, at most 150", n)
 	}
+	const mostTerms = 50
+	if n := len(regexp.MustCompile(`(?m)^\| [^|]*\|`).FindAllString(readText(t, "docs/glossary.md"), -1)); n > mostTerms {
+		t.Errorf("docs/glossary.md has %d rows, at most %d; terms of one package go into its package comment, and those of the kernels into "+
+			"csrc/kernels/causal_conv1d/README.md", n, mostTerms)
+	}
 	word := regexp.MustCompile(`\S*[\pL\pN]\S*`)
 	for name, most := range map[string]int{"docs/performance.md": 1500, "docs/experiments.md": 2500} {
 		if n := len(word.FindAllString(readText(t, name), -1)); n > most {
