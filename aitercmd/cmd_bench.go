@@ -47,9 +47,7 @@ const benchListedExample = `  aiterctl bench OP --json > before.json
   aiterctl bench OP --dtype float16 --csv`
 
 type benchFlags struct {
-	caseFlags
-	timingFlags
-	deviceFlags
+	measureFlags
 	csv, host     bool
 	html, chart   string
 	compare, from string
@@ -78,9 +76,7 @@ func newBench(a *app) *cobra.Command {
 		},
 	}
 	fl := cmd.Flags()
-	f.caseFlags.add(a, fl)
-	f.timingFlags.add(fl)
-	f.deviceFlags.add(fl)
+	f.measureFlags.add(a, fl)
 	fl.BoolVar(&f.csv, "csv", false, "print CSV to stdout")
 	fl.BoolVar(&f.host, "host", false, "tensors in host memory: pipelined calls, the same steps one after the other, and copies")
 	fl.StringVar(&f.html, "html", "", "write a page with charts to a `FILE`")

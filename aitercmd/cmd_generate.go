@@ -46,6 +46,7 @@ func newGenerateGo(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&pkg, "package", "", "name of the package (default: the first module's, without module_ and underscores)")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "write to a `FILE` (default: standard output)")
 	cmd.Flags().StringToStringVar(&named, "name", nil, "Go names of operators and arguments: `eps=Epsilon`, ...")
+	cmd.Flags().Lookup("name").DefValue = "" // the help shows no []
 	return cmd
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/aiter-go/aiter/internal/perf"
 	optests "github.com/aiter-go/aiter/op_tests"
@@ -50,10 +51,21 @@ const testListedExample = `  aiterctl test OP
   aiterctl test OP --accuracy --dtype float16 --seed 7
   aiterctl test OP --case NAME --json`
 
-type testFlags struct {
+// measureFlags are the flags of test and bench.
+type measureFlags struct {
 	caseFlags
 	timingFlags
 	deviceFlags
+}
+
+func (f *measureFlags) add(a *app, fl *pflag.FlagSet) {
+	f.caseFlags.add(a, fl)
+	f.timingFlags.add(fl)
+	f.deviceFlags.add(fl)
+}
+
+type testFlags struct {
+	measureFlags
 	configs               []string
 	accuracy, performance bool
 }
@@ -75,9 +87,7 @@ func newTest(a *app) *cobra.Command {
 		},
 	}
 	fl := cmd.Flags()
-	f.caseFlags.add(a, fl)
-	f.timingFlags.add(fl)
-	f.deviceFlags.add(fl)
+	f.measureFlags.add(a, fl)
 	fl.StringSliceVar(&f.configs, "config", nil, "named configurations, or all (default: on the CPU those of at most 4 Mi elements, else all)")
 	fl.BoolVar(&f.accuracy, "accuracy", false, "only compare with the reference")
 	fl.BoolVar(&f.performance, "performance", false, "only measure times")

@@ -301,7 +301,8 @@ func (w *watchRun) test(ctx context.Context, modules []string) {
 			w.report.tested(op.Name, nil, err)
 			continue
 		}
-		f := &testFlags{accuracy: true, caseFlags: caseFlags{params: settable(decl)}}
+		f := &testFlags{accuracy: true}
+		f.params = settable(decl)
 		if len(w.flags.parts.dtype) > 0 {
 			f.dtype = w.flags.parts.dtype
 		}

@@ -52,6 +52,8 @@ func variables() []variable {
 		{"CXX", "the C++ compiler", "c++, g++ or clang++ of PATH", ""},
 		{"CUOBJDUMP", "the disassembler of inspect for NVIDIA", "the one next to nvcc, or cuobjdump of PATH", ""},
 		{"LLVM_OBJDUMP", "the disassembler of inspect for AMD", "the one next to hipcc, or llvm-objdump of PATH", ""},
+		{"ROCPROFV3", "the profiler of profile --counters for AMD", "rocprofv3 of PATH, ROCM_PATH, ROCM_HOME or /opt/rocm", ""},
+		{"NCU", "the profiler of profile --counters for NVIDIA", "ncu of PATH, CUDA_HOME, CUDA_PATH or /usr/local/cuda", ""},
 		{"NO_COLOR", "no colors", "off", "color"},
 	}
 }

@@ -81,14 +81,7 @@ type counterRow struct {
 
 // WriteHTML writes the page: one file without references to other files.
 func WriteHTML(w io.Writer, p Profile) error {
-	t, err := template.New("page").Parse(pageTemplate)
-	if err != nil {
-		return fmt.Errorf("profile template: %w", err)
-	}
-	if err := t.Execute(w, p.content()); err != nil {
-		return fmt.Errorf("write profile: %w", err)
-	}
-	return nil
+	return report.WritePage(w, pageTemplate, p.content())
 }
 
 func (p Profile) content() content {

@@ -71,6 +71,11 @@ func (imp *importer) apiRow(t *table) error {
 	}
 	name := t.text("Function")
 	span := trace.Span{Kind: apiKind(name), Name: name, Start: start, Length: length, Track: trace.Track{ID: uint64(thread)}}
+	return imp.addSpan(t, span)
+}
+
+// addSpan adds the span of a row, with the number that relates the host's call and the device's work if the file has it.
+func (imp *importer) addSpan(t *table, span trace.Span) error {
 	if t.has("Correlation_Id") {
 		flow, err := t.integer("Correlation_Id")
 		if err != nil {
@@ -123,15 +128,7 @@ func (imp *importer) copyRow(t *table) error {
 		Kind: kind, Name: shortCopy(t.text("Direction")), Start: start, Length: length,
 		Track: trace.Track{Device: agent(device), ID: 1 << 32, Label: "copies"},
 	}
-	if t.has("Correlation_Id") {
-		flow, err := t.integer("Correlation_Id")
-		if err != nil {
-			return err
-		}
-		span.Flow = uint64(flow)
-	}
-	imp.spans = append(imp.spans, span)
-	return nil
+	return imp.addSpan(t, span)
 }
 
 // copyKind is the kind of a direction: "MEMORY_COPY_HOST_TO_DEVICE", in older files "HOST_TO_DEVICE".

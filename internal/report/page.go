@@ -88,14 +88,7 @@ type tableRow struct {
 
 // WriteHTML writes the page: one file without references to other files.
 func WriteHTML(w io.Writer, p Page) error {
-	t, err := template.New("page").Parse(pageTemplate + chartTemplate)
-	if err != nil {
-		return fmt.Errorf("report template: %w", err)
-	}
-	if err := t.Execute(w, p.content()); err != nil {
-		return fmt.Errorf("write report: %w", err)
-	}
-	return nil
+	return WritePage(w, pageTemplate+chartTemplate, p.content())
 }
 
 // content returns the data of the template.

@@ -1,6 +1,23 @@
 package report
 
-import "time"
+import (
+	"fmt"
+	"html/template"
+	"io"
+	"time"
+)
+
+// WritePage writes an HTML page: a template with its content.
+func WritePage(w io.Writer, text string, content any) error {
+	t, err := template.New("page").Parse(text)
+	if err != nil {
+		return fmt.Errorf("template of the page: %w", err)
+	}
+	if err := t.Execute(w, content); err != nil {
+		return fmt.Errorf("write page: %w", err)
+	}
+	return nil
+}
 
 // Style is the style sheet of the page, for other pages: colors for light and dark, text, facts, legends and tables.
 func Style() string { return chartStyle + pageStyle }
