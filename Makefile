@@ -24,7 +24,7 @@ space := $() $()
 KERNEL_TESTS := TestCallInPieces TestCPULevels TestEdges TestLargeSequences TestLongRows TestMachineCode TestMatrixBuilds \
 	TestRMSNormLongRows TestRunningProducts TestServingLarge TestWide TestWidths
 
-.PHONY: help build release demo test test-race test-kernels test-sanitize test-bookworm lint fuzz bench bench-cold rocm rocm-bookworm python cuda browser aarch64 clean
+.PHONY: help build release demo test test-race test-kernels test-sanitize test-bookworm lint fuzz bench bench-cold rocm rocm-bookworm python cuda browser aarch64 registry clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -90,6 +90,13 @@ browser: ## install chromium for the test of the page of `aiterctl bench --html`
 aarch64: ## install a compiler and an emulator for the test of the aarch64 kernels (as root)
 	command -v aarch64-linux-gnu-g++ >/dev/null && command -v qemu-aarch64 >/dev/null || { apt-get update -q && \
 		apt-get install -yq --no-install-recommends g++-aarch64-linux-gnu qemu-user; }
+
+FLEET := $(CURDIR)/.toolchain/fleet/bin
+registry: ## install a registry, crane and cosign in .toolchain/fleet/bin for the tests of sets; takes about 5 minutes
+	mkdir -p $(FLEET)
+	for tool in github.com/distribution/distribution/v3/cmd/registry@v3.1.2 github.com/google/go-containerregistry/cmd/crane@v0.22.1 \
+		github.com/sigstore/cosign/v3/cmd/cosign@v3.1.3; do name=$${tool##*/}; \
+		test -x $(FLEET)/$${name%@*} || GOBIN=$(FLEET) go install -trimpath -ldflags='-s -w' $$tool || exit 1; done
 
 clean: ## remove bin/, but not the installed toolchains
 	rm -rf bin

@@ -54,6 +54,7 @@ var layers = map[string][]string{
 	"internal/term": {},
 	"registry": {"device", "internal/ffi", "jit", "internal/cache", "internal/opconfig", "internal/settings",
 		"jit/schema", "jit/target", "internal/watch", "internal/verify", "internal/hostcall", "internal/tuning", "tensor", "trace"},
+	"fleet":            {"jit", "internal/cache", "internal/settings", "jit/target"},
 	"causalconv1d":     {"registry", "tensor"},
 	"metrics":          {"jit", "internal/cache"},
 	"otelaiter":        {"jit", "registry"},
@@ -63,7 +64,7 @@ var layers = map[string][]string{
 	"internal/report":  {},
 	"internal/profile": {"internal/report", "trace"},
 	"cmd/aiterctl":     {"aitercmd"},
-	"aitercmd": {"device", "jit", "internal/cache", "internal/codeobject", "internal/opconfig", "internal/shell", "internal/slots",
+	"aitercmd": {"device", "fleet", "jit", "internal/cache", "internal/codeobject", "internal/opconfig", "internal/shell", "internal/slots",
 		"internal/sys", "jit/schema", "jit/target", "internal/toolchain", "internal/watch", "op_tests", "internal/perf", "internal/profile",
 		"internal/report", "internal/settings", "internal/spelling", "internal/term", "registry", "tensor", "tensor/npy",
 		"tensor/safetensors", "trace", "internal/tuning"},
@@ -82,6 +83,8 @@ var owners = map[string]string{
 	"github.com/fsnotify/fsnotify":          "internal/watch",
 	"github.com/prometheus/client_golang":   "metrics",
 	"go.opentelemetry.io/otel":              "otelaiter",
+	"oras.land/oras-go/v2":                  "fleet",
+	"github.com/opencontainers":             "fleet",
 }
 
 func TestLayers(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"regexp"
 
 	"github.com/aiter-go/aiter/device"
+	"github.com/aiter-go/aiter/fleet"
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/settings"
@@ -51,7 +52,7 @@ func (a *app) settings() settings.Settings {
 	return settings.Settings{
 		CacheDir: a.cacheDir, Path: settings.SplitPath(a.cachePath), Limits: cache.Limits{Size: a.cacheSize},
 		Sources: a.program.Modules, Roots: a.roots, NoBuiltin: a.noBuiltin || a.program.NoBuiltin, Config: a.config, Getenv: a.getenv,
-		Logger: a.log,
+		Remote: fleet.Open, Logger: a.log,
 	}
 }
 
@@ -122,7 +123,7 @@ func (a *app) openRegistry(ctx context.Context, observer jit.Observer, targets .
 		Modules: s.Sources, Roots: s.Roots, Config: s.Config, NoBuiltin: s.NoBuiltin,
 		CacheDir: s.CacheDir, Path: s.Path, Limits: s.Limits, Getenv: a.withoutReload,
 		Targets: append([]target.Target{}, targets...), Observer: observer,
-		Logger: s.Logger, Trace: a.trace,
+		Remote: s.Remote, Logger: s.Logger, Trace: a.trace,
 	})
 }
 

@@ -78,6 +78,7 @@ func (a *app) cacheStats() error {
 		return err
 	}
 	a.printCounts(s)
+	a.printPulls(s)
 	_, err = fmt.Fprintf(a.out, "\n%s: %s%s in %s and %s, %.1f s of compiling; %s, %s\n",
 		s.Path, formatSize(s.Bytes), ofLimit(s.Limits), plural(len(s.Artifacts), "artifact"), plural(s.Objects, "object"), s.Seconds,
 		plural(s.Corrupt, "corrupt file"), plural(s.Unfinished, "unfinished file"))
@@ -117,6 +118,19 @@ func (a *app) printShares(s cache.Stats) error {
 		}
 	}
 	return a.table(rows)
+}
+
+// printPulls prints the sets that came from registries, and the causes of those that did not.
+func (a *app) printPulls(s cache.Stats) {
+	if s.Pulls == 0 {
+		return
+	}
+	fmt.Fprintf(a.out, "\npulls: %d, of which %d gave nothing; %s\n", s.Pulls, s.PullFaults, plural(s.Pulled, "pulled cache"))
+	for _, c := range s.Counts {
+		if c.Event == cache.Pull && c.Cause != "" {
+			fmt.Fprintf(a.out, "  %6d  %s (%.1f s)\n", c.N, c.Cause, c.Seconds)
+		}
+	}
 }
 
 // printCounts prints the hits and misses of units, and the causes of misses.

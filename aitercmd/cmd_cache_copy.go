@@ -121,6 +121,7 @@ func (c *cacheCopy) importFrom(ctx context.Context, dir string) error {
 func (c *cacheCopy) openManager(ctx context.Context, path []string) (*jit.Manager, error) {
 	return c.app.openManager(ctx, func(s *settings.Settings) {
 		s.NoCompile = true
+		s.Remote = func(jit.SourceOptions) (jit.Source, error) { return nil, nil } // copies what is here
 		if path != nil {
 			s.Path = path
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aiter-go/aiter/device"
+	"github.com/aiter-go/aiter/fleet"
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/perf"
@@ -49,7 +50,7 @@ func exitStatuses() []exitStatus {
 			outsideConfig(as[*target.UnknownError]), outsideConfig(as[*target.SyntaxError]), as[*optests.UnknownOpError],
 			as[*optests.CaseError], as[*optests.ArgumentError], as[*tensor.DTypeError], as[*tensor.DeviceError],
 			as[*opconfig.UnsupportedTargetError], as[*profile.ImportError],
-			as[*registry.EnvironmentError], as[*perf.OptionsError], invalidCPUSetting)},
+			as[*registry.EnvironmentError], as[*perf.OptionsError], as[*fleet.ReferenceError], as[*fleet.KeyError], invalidCPUSetting)},
 		{exitConfig, "the configuration is not valid, or a module has no sources for a target", isAny(
 			as[*opconfig.Error], as[*opconfig.NoSourcesError], as[*opconfig.DuplicateSourceError], as[*opconfig.VersionError],
 			as[*opconfig.ClashError], as[*jit.IncludeError], as[*jit.SourcesError])},
@@ -59,8 +60,9 @@ func exitStatuses() []exitStatus {
 		{exitToolchain, "a compiler or a profiler is missing, does not respond, cannot build for the target, or must not be used", isAny(
 			as[*toolchain.NotFoundError], as[*jit.NoCompileError], as[*toolchain.UnsupportedTargetError],
 			as[*toolchain.ProbeError], as[*toolchain.RootError], as[*profilerError])},
-		{exitVerify, "a result of an operator is wrong, or an entry of the cache is damaged", isAny(
-			as[*verifyError], as[*jit.IncompleteError], as[*registry.VerifyError], as[*registry.UnverifiedError])},
+		{exitVerify, "a result of an operator is wrong, or an entry of the cache or a set in a registry is damaged or not trusted", isAny(
+			as[*verifyError], as[*jit.IncompleteError], as[*registry.VerifyError], as[*registry.UnverifiedError],
+			as[*fleet.UntrustedError], as[*fleet.DamageError], as[*fleet.StoredError])},
 		{exitDevice, "no device of this machine can run the operator", isAny(
 			as[*noDeviceError], as[*device.UnavailableError], as[*device.IndexError])},
 	}

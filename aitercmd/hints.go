@@ -32,7 +32,7 @@ func (a *app) report(err error) {
 func hints(err error) []string {
 	var out []string
 	for _, h := range []func(error) string{
-		hintNames, hintTarget, hintToolchain, hintCompile, hintCache, hintConfig, hintLoad, hintProfiler,
+		hintNames, hintTarget, hintToolchain, hintCompile, hintCache, hintConfig, hintLoad, hintProfiler, hintSet,
 	} {
 		if text := h(err); text != "" {
 			out = append(out, text)

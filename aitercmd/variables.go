@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/aiter-go/aiter/fleet"
 	"github.com/aiter-go/aiter/internal/settings"
 	"github.com/aiter-go/aiter/internal/spelling"
 )
@@ -22,6 +23,10 @@ func variables() []variable {
 	return []variable{
 		{"AITER_JIT_DIR", "the kernel cache", "$XDG_CACHE_HOME/aiter/jit, else ~/.cache/aiter/jit", "cache-dir"},
 		{"AITER_JIT_PATH", "read-only caches: a list of folders, separated by colons", "none", "cache-path"},
+		{"AITER_JIT_REMOTE", "the set of kernels in a registry that is pulled before a compile: oci://HOST/REPOSITORY:TAG", "none", ""},
+		{"AITER_JIT_KEYS", "file or folder of PEM: the public keys that may sign sets", "none", "keys"},
+		{"AITER_JIT_REMOTE_WAIT", "limit of the time that a pull delays a build", "20s", ""},
+		{"AITER_JIT_REMOTE_CERTS", "certificates: folders HOST:PORT with ca.crt, client.cert, client.key", fleet.DefaultCerts, ""},
 		{"AITER_JIT_MAX_SIZE", "size limit of the kernel cache; 0: no limit", "10GB", "cache-max-size"},
 		{"AITER_JIT_MAX_AGE", "limit of the time since an artifact was used", "none", ""},
 		{"AITER_JIT_MAX_COUNT", "limit of the number of artifacts", "none", ""},

@@ -150,7 +150,10 @@ func (s *session) build(ctx context.Context, r Request) (res Result) {
 	}
 	p, err := s.plan(ctx, r)
 	if err != nil {
-		res.Err = s.usePrebuilt(ctx, &res, err)
+		res.Err = s.usePrebuiltOrPulled(ctx, &res, err)
+		return res
+	}
+	if s.usePulled(ctx, &res, p) {
 		return res
 	}
 	s.observe(r, Event{Step: ToolchainFound, Digest: p.link.tc.Digest, Reason: p.link.tc.VersionLine})

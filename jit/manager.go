@@ -52,6 +52,7 @@ type Options struct {
 	// NoCompile uses prebuilt artifacts only, as on a machine without a compiler. Finder is
 	// not called.
 	NoCompile bool
+	Source    Source       // of read-only caches that other machines made; nil: none
 	Observer  Observer     // nil: none
 	Logger    *slog.Logger // nil: no log
 }
@@ -70,6 +71,7 @@ type Manager struct {
 	warned     map[string]bool    // variables that name no compiler and were reported
 
 	trims *sync.WaitGroup // running trims of the cache
+	pulls *pulls          // from Options.Source
 }
 
 // foundToolchain is a search for a toolchain, which goroutines share.
@@ -99,6 +101,7 @@ func New(opts Options) *Manager {
 	return &Manager{
 		opts:       opts,
 		trims:      new(sync.WaitGroup),
+		pulls:      &pulls{asked: map[pullKey]*pull{}},
 		slots:      slots.New(opts.Jobs),
 		clock:      deps.Now,
 		toolchains: map[target.Target]*foundToolchain{},
@@ -122,7 +125,7 @@ func (m *Manager) With(config *opconfig.Config) (*Manager, error) {
 	opts := m.opts
 	opts.Config = config
 	n := New(opts)
-	n.slots, n.trims = m.slots, m.trims
+	n.slots, n.trims, n.pulls = m.slots, m.trims, m.pulls
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n.forced = maps.Clone(m.forced)

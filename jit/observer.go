@@ -34,6 +34,7 @@ const (
 	Waiting        Step = "waiting"     // Holder, another process, runs the same action
 	Waited         Step = "waited"      // the wait took Seconds; with Err it failed
 	Quarantined    Step = "quarantined" // a corrupt file of the cache was moved to quarantine, because of Reason
+	Pulled         Step = "pulled"      // a set was taken from Options.Source in Seconds; with Err, a [*PullError], it was not
 	Reloaded       Step = "reloaded"    // calls of a registry run the new code of Module; with Err they run the old code
 )
 

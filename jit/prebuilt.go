@@ -145,7 +145,7 @@ func (s *session) planPrebuilt(ctx context.Context, r Request, last buildRecord)
 func (m *Manager) CheckPrebuilt(ctx context.Context, store *cache.Dir, reqs ...Request) error {
 	opts := m.opts
 	opts.Cache, opts.Finder, opts.Observer, opts.Force = store, noCompiler(notInstalled), nopObserver{}, false
-	opts.Logger = nil
+	opts.Logger, opts.Source = nil, nil
 	opts.Memo = filehash.Open("") // reads all files again
 	results, err := New(opts).Build(ctx, reqs...)
 	if err == nil {

@@ -53,7 +53,7 @@ func (m *Manager) Rebuild(ctx context.Context, reqs ...Request) ([]Comparison, e
 	if opts.Cache, err = cache.Open(stage.File("scratch"), cache.Options{}); err != nil {
 		return nil, err
 	}
-	opts.Observer = comparing{opts.Observer}
+	opts.Observer, opts.Source = comparing{opts.Observer}, nil
 	list := make([]Comparison, len(reqs))
 	var again []Request
 	var at []int

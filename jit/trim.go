@@ -2,10 +2,17 @@ package jit
 
 import "github.com/aiter-go/aiter/internal/cache"
 
-// trimAfter trims the cache in the background if a build added something to the cache and the
-// last trim was more than an hour ago. [Manager.Close] waits for the trim.
+// trimAfter trims the cache in the background if a build added something to it.
 func (m *Manager) trimAfter(results []Result) {
-	if !addedTo(results) || !m.opts.Cache.TrimDue() {
+	if addedTo(results) {
+		m.trimInBackground()
+	}
+}
+
+// trimInBackground trims the cache in the background if the last trim was more than an hour ago. [Manager.Close] waits
+// for the trim.
+func (m *Manager) trimInBackground() {
+	if !m.opts.Cache.TrimDue() {
 		return
 	}
 	m.trims.Go(func() {

@@ -11,6 +11,7 @@
 package metrics
 
 import (
+	"errors"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -33,6 +34,8 @@ type Collector struct {
 	compilers   prometheus.Gauge
 	waits       *prometheus.HistogramVec // by module, arch and result
 	reloads     *prometheus.HistogramVec // by module and result
+	pulls       *prometheus.HistogramVec // by module, arch and result
+	faults      *prometheus.CounterVec   // of pulls, by cause
 	quarantined prometheus.Counter
 	trimmed     prometheus.Counter
 	cache       cacheSize
@@ -76,6 +79,10 @@ func New() *Collector {
 			"arch", "result"),
 		reloads: histogram("reload", "duration_seconds",
 			"Time from a changed file until calls run the new code, or until the reload failed.", short, "module", "result"),
+		pulls: histogram("pull", "duration_seconds", "Time to take a set of kernels from a registry.", short, "module", "arch", "result"),
+		faults: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "aiter", Subsystem: "pull", Name: "faults_total", Help: "Failed pulls of sets from a registry, by cause.",
+		}, []string{"cause"}),
 		quarantined: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "aiter", Subsystem: "cache", Name: "quarantined_files_total",
 			Help: "Damaged files of the cache that were moved to quarantine.",
@@ -117,11 +124,25 @@ func (c *Collector) Observe(e jit.Event) {
 		c.waits.WithLabelValues(e.Module, e.Target, result(e.Err)).Observe(e.Seconds)
 	case jit.Reloaded:
 		c.reloads.WithLabelValues(e.Module, result(e.Err)).Observe(e.Seconds)
+	case jit.Pulled:
+		c.observePull(e)
 	case jit.Quarantined:
 		c.quarantined.Inc()
 	case jit.Trimmed:
 		c.trimmed.Add(float64(e.Units))
 	}
+}
+
+// observePull counts a pull: ok, a miss for a module that the set does not have, or failed.
+func (c *Collector) observePull(e jit.Event) {
+	var failed *jit.PullError
+	label := result(e.Err)
+	if errors.As(e.Err, &failed) && !failed.IsFault() {
+		label = miss
+	} else if failed != nil {
+		c.faults.WithLabelValues(string(failed.Cause)).Inc()
+	}
+	c.pulls.WithLabelValues(e.Module, e.Target, label).Observe(e.Seconds)
 }
 
 // buildResult returns the label of a finished build.
@@ -159,7 +180,8 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 
 func (c *Collector) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
-		c.info, c.builds, c.units, c.compiles, c.links, c.linkHits, c.compilers, c.waits, c.reloads, c.quarantined, c.trimmed, &c.cache,
+		c.info, c.builds, c.units, c.compiles, c.links, c.linkHits, c.compilers, c.waits, c.reloads,
+		c.pulls, c.faults, c.quarantined, c.trimmed, &c.cache,
 	}
 }
 

@@ -57,6 +57,12 @@ type Options struct {
 	// is set. It writes to standard error from level info on, unless the program changes it.
 	Logger *slog.Logger
 
+	// Remote opens the source of prebuilt sets that AITER_JIT_REMOTE names. [fleet.Open] pulls signed sets from a registry for
+	// container images. A call whose code no cache has takes it from there, and is compiled if that fails. nil: the variable has no effect.
+	//
+	// [fleet.Open]: https://pkg.go.dev/github.com/aiter-go/aiter/fleet#Open
+	Remote jit.OpenSource
+
 	// Verify (AITER_VERIFY) checks every call against the CPU. The registry copies
 	// the arguments to the host, calls the operator and waits for it, calls the CPU
 	// build on the copies, and compares all arguments that the schema marks as
@@ -132,7 +138,7 @@ func (o Options) resolve() (Options, settings.Settings, error) {
 	s, err := settings.Settings{
 		CacheDir: o.CacheDir, Path: o.Path, Limits: o.Limits, Roots: roots, Config: o.Config, Sources: o.Modules, NoBuiltin: o.NoBuiltin,
 		Jobs: o.Jobs, Rebuild: o.Rebuild, NoCompile: o.NoCompile, Trust: o.Trust,
-		Timeout: o.Timeout, LockTimeout: o.LockTimeout, Observer: o.Observer, Logger: o.Logger, Getenv: o.Getenv,
+		Timeout: o.Timeout, LockTimeout: o.LockTimeout, Remote: o.Remote, Observer: o.Observer, Logger: o.Logger, Getenv: o.Getenv,
 	}.Resolve()
 	errs := []error{err}
 	if !o.Verify {

@@ -195,7 +195,7 @@ func (d *Dir) hashLibrary(a Artifact) (string, error) { return d.hashOwn(a.Path)
 // artifactBy is like Artifact. hash returns the digest of the library.
 func (d *Dir) artifactBy(id string, hash func(from *Dir, a Artifact) (string, error)) (Artifact, error) {
 	a, err := d.checkedArtifact(id, hash)
-	for _, t := range d.below {
+	for _, t := range d.ReadOnly() {
 		if err == nil {
 			break
 		}

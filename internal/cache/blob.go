@@ -36,7 +36,7 @@ func (d *Dir) Blob(digest string) (string, error) {
 	if err == nil {
 		return d.BlobPath(digest), nil
 	}
-	for _, t := range d.below {
+	for _, t := range d.ReadOnly() {
 		if path := t.BlobPath(digest); t.verify(path, digest) == nil {
 			return path, nil
 		}

@@ -12,6 +12,7 @@
 //	v2/stage/               unfinished work, one folder for each job
 //	v2/log/                 output of compilers, for failed units
 //	v2/quarantine/          corrupt entries
+//	v2/pulled/NAME/         read-only caches that came from a registry
 //	v2/source/DIGEST/       extracted source trees of programs that contain their sources
 //	v2/filehash             digests of files; see package filehash
 //	v2/counts               counts of hits and misses; see [Dir.Count]
@@ -44,16 +45,18 @@ type Dir struct {
 
 	guard        guard
 	trustForeign bool
-	readOnly     bool   // it is a read-only cache, or has no folder
-	unwritable   error  // why it has no folder, nil if it has one; see [Unwritable]
-	below        []*Dir // read-only caches, in the order of lookups
+	readOnly     bool  // it is a read-only cache, or has no folder
+	unwritable   error // why it has no folder, nil if it has one; see [Unwritable]
 	limits       Limits
 	faulty       func(Fault)
 	storing      func() // is called once, see Options.Storing
 
 	flock func(f *os.File, how int) error // see Options.Flock
 
+	hold *os.File // of a pulled cache, prevents its removal
+
 	mu         sync.Mutex
+	below      []*Dir                // read-only caches, in the order of lookups; see ReadOnly
 	localLocks map[Key]chan struct{} // see localLock
 	ignored    map[string]bool       // KIND/KEY of records of read-only caches; see ignoreBelow
 	safe       map[string]bool       // folders that no other user can change; see admit

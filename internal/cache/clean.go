@@ -71,6 +71,11 @@ func (d *Dir) Clean(req CleanRequest) (CleanReport, error) {
 	}
 	c := d.newCleaning(req, all)
 	c.clean()
+	if req.everything() && !req.DryRun {
+		for _, name := range d.PulledNames("") {
+			d.dropPulled(name, &c.rep)
+		}
+	}
 	if !req.DryRun {
 		d.Sweep()
 	}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/aiter-go/aiter/internal/shell"
@@ -50,12 +51,20 @@ func (e *ReadOnlyError) Error() string {
 func (e *ReadOnlyError) Unwrap() error { return e.Err }
 
 // AddReadOnly adds read-only caches. Lookups search them, in their order, for entries that the
-// cache lacks. They check the digests of these entries and use them in place. It must be called
-// before any other method.
-func (d *Dir) AddReadOnly(caches ...*Dir) { d.below = append(d.below, caches...) }
+// cache lacks. They check the digests of these entries and use them in place.
+func (d *Dir) AddReadOnly(caches ...*Dir) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.below = append(slices.Clip(d.below), caches...) // a copy: lookups read the old slice
+	d.ignored = nil                                   // an added cache may have what records lacked
+}
 
 // ReadOnly returns the read-only caches below this one.
-func (d *Dir) ReadOnly() []*Dir { return d.below }
+func (d *Dir) ReadOnly() []*Dir {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.below
+}
 
 // impossibleFolder is a folder that cannot be created.
 const impossibleFolder = "/proc/aiter-no-cache"
@@ -93,7 +102,7 @@ func (d *Dir) Writable() error {
 // readOnlyWith returns the read-only caches in which a record may be looked up. Failures
 // depend on the machine, so that it returns none for them.
 func (d *Dir) readOnlyWith(kind Kind, key Key) []*Dir {
-	if len(d.below) == 0 || kind == Failure {
+	if kind == Failure {
 		return nil
 	}
 	d.mu.Lock()
@@ -107,11 +116,11 @@ func (d *Dir) readOnlyWith(kind Kind, key Key) []*Dir {
 // ignoreBelow makes later lookups ignore a record of the read-only caches, because it leads to a
 // missing entry.
 func (d *Dir) ignoreBelow(kind Kind, key Key) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if len(d.below) == 0 {
 		return
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	if d.ignored == nil {
 		d.ignored = map[string]bool{}
 	}

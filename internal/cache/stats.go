@@ -23,7 +23,10 @@ type Stats struct {
 	Misses     int64      `json:"misses"` // units that builds compiled
 	Saved      float64    `json:"saved"`  // seconds of compiling that hits saved
 	Limits     Limits     `json:"limits"`
-	ReadOnly   []string   `json:"read_only"` // folders of the read-only caches
+	ReadOnly   []string   `json:"read_only"`   // folders of the read-only caches
+	Pulled     int        `json:"pulled"`      // caches that came from a registry
+	Pulls      int64      `json:"pulls"`       // attempts of processes to pull a set from a registry
+	PullFaults int64      `json:"pull_faults"` // those that failed
 }
 
 // Share is the share of one module or target in a cache. A file that several of them share
@@ -45,7 +48,8 @@ func (d *Dir) Stats() (Stats, error) {
 	for _, a := range list {
 		s.Seconds += a.Seconds
 	}
-	for _, t := range d.below {
+	s.Pulled = len(d.PulledNames(""))
+	for _, t := range d.ReadOnly() {
 		s.ReadOnly = append(s.ReadOnly, t.path)
 	}
 	s.count()
@@ -71,6 +75,7 @@ const (
 	UnitMiss = "unit miss"
 	LinkHit  = "link hit"
 	LinkMiss = "link miss"
+	Pull     = "pull" // of a set from a registry; its cause is that of a fault, "" for none
 )
 
 func (s *Stats) count() {
@@ -83,6 +88,11 @@ func (s *Stats) count() {
 			s.Saved += c.Seconds
 		case UnitMiss:
 			s.Misses += c.N
+		case Pull:
+			s.Pulls += c.N
+			if c.Cause != "" {
+				s.PullFaults += c.N
+			}
 		}
 	}
 }

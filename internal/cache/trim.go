@@ -120,7 +120,11 @@ func (d *Dir) trim(limits Limits) (CleanReport, error) {
 	if limits.Age == 0 {
 		byAge.Match = func(Artifact) bool { return false }
 	}
+	var pulled CleanReport
+	d.trimPulled(limits, &pulled)
 	rep, err := d.Clean(byAge)
+	rep.Orphans += pulled.Orphans
+	rep.Bytes += pulled.Bytes
 	if err != nil || limits.Size == 0 && limits.Count == 0 {
 		return rep, err
 	}

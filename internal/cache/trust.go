@@ -25,7 +25,7 @@ func (d *Dir) checkTrust() (missing bool, err error) {
 	if err != nil && !missing {
 		return false, &AccessError{Path: d.path, Op: "read", Err: err}
 	}
-	fixed := append(folders(), "", "source", "quarantine")
+	fixed := append(folders(), "", "source", "quarantine", "pulled")
 	for i, sub := range fixed {
 		fixed[i] = filepath.Join(d.base, sub)
 		more, absent, err := d.inspectFolder(fixed[i])

@@ -36,7 +36,7 @@ type VerifyReport struct {
 // stay and are not used. Entries that are removed while Verify runs are not damaged.
 func (d *Dir) Verify() (VerifyReport, error) {
 	var rep VerifyReport
-	for _, x := range append([]*Dir{d}, d.below...) {
+	for _, x := range append([]*Dir{d}, d.ReadOnly()...) {
 		if x.unwritable == nil {
 			v := verification{d: x, rep: &rep, bad: map[string]bool{}, names: map[string]string{}}
 			v.all()
@@ -92,7 +92,7 @@ func (v *verification) misplaced(path, reason string) {
 // top checks the types of the entries of the cache folder, and of its folders that contain
 // files only.
 func (v *verification) top() {
-	for _, name := range append(folders(), "quarantine", "source") {
+	for _, name := range append(folders(), "quarantine", "source", "pulled") {
 		v.kind(filepath.Join(v.d.base, name), true)
 	}
 	for _, name := range []string{"counts", "trimmed", "filehash", "filehash.lock"} {

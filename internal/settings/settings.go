@@ -48,8 +48,10 @@ type Settings struct {
 	Trust       bool          // AITER_TRUST_JIT_DIR: use caches that other users can change
 	Timeout     time.Duration // of one compiler run
 	LockTimeout time.Duration // of the wait for a build of another process
-	Observer    jit.Observer  // receives the events of builds; may be nil
-	Logger      *slog.Logger  // AITER_LOG_LEVEL: level of [slog.Default], the logger of a field that is nil
+	// Remote opens the source of sets that AITER_JIT_REMOTE names, such as fleet.Open; nil: the variable has no effect.
+	Remote   jit.OpenSource
+	Observer jit.Observer // receives the events of builds; may be nil
+	Logger   *slog.Logger // AITER_LOG_LEVEL: level of [slog.Default], the logger of a field that is nil
 
 	// Getenv reads an environment variable; nil: os.Getenv.
 	Getenv func(string) string
@@ -114,6 +116,10 @@ func (s Settings) OpenManager(ctx context.Context) (*jit.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
+	source, err := s.openSource(store)
+	if err != nil {
+		return nil, err
+	}
 	memo := filehash.Open(store.MemoPath())
 	if err := reading.Wait(); err != nil {
 		return nil, err
@@ -126,8 +132,19 @@ func (s Settings) OpenManager(ctx context.Context) (*jit.Manager, error) {
 		Config: config, Trees: trees, Cache: store, Memo: memo,
 		Finder: &toolchain.Finder{Env: s.env, Memo: memo},
 		Jobs:   s.Jobs, Timeout: s.Timeout, LockTimeout: s.LockTimeout,
-		Force: s.Rebuild, NoCompile: s.NoCompile, Observer: s.Observer, Logger: s.Logger,
+		Force: s.Rebuild, NoCompile: s.NoCompile, Source: source, Observer: s.Observer, Logger: s.Logger,
 	}), nil
+}
+
+// openSource opens the source of sets, nil if there is none.
+func (s Settings) openSource(store *cache.Dir) (jit.Source, error) {
+	if s.Remote != nil {
+		return s.Remote(jit.SourceOptions{Cache: store, Getenv: s.env, Logger: s.Logger})
+	}
+	if s.env("AITER_JIT_REMOTE") != "" {
+		s.Logger.Warn("AITER_JIT_REMOTE is ignored, because this program does not pull sets; it needs registry.Options{Remote: fleet.Open}")
+	}
+	return nil, nil
 }
 
 // CacheOptions returns the options with which the settings open the kernel cache.

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// Tool returns the path of a tool (hipcc, llvm-objdump, nvcc, python3, chromium): from the
+// Tool returns the path of a tool (hipcc, llvm-objdump, nvcc, python3, chromium, registry): from the
 // variable with its name in capitals (AARCH64_LINUX_GNU_GXX), from .toolchain/bin of the
-// checkout, which `make rocm`, `make python` and `make cuda` fill, or, for a browser and the
+// checkout, which `make rocm`, `make python`, `make cuda` and `make registry` fill, or, for a browser and the
 // tools for aarch64, from PATH. Without the tool the test is skipped. If AITER_REQUIRE_TOOLS, a
 // list with commas, contains the tool, the test fails.
 func Tool(t testing.TB, name string) string {
@@ -23,8 +23,10 @@ func Tool(t testing.TB, name string) string {
 		return path
 	}
 	local := filepath.Join(Root(t), ".toolchain", "bin", name)
-	if _, err := os.Stat(local); err == nil {
-		return local
+	for _, path := range []string{local, filepath.Join(Root(t), ".toolchain", "fleet", "bin", name)} { // see `make registry`
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
 	}
 	// Each version of these is suitable. Another compiler or Python in PATH may lack features that the tests need.
 	anyVersion := []string{"chromium", "aarch64-linux-gnu-g++", "qemu-aarch64"}

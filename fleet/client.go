@@ -1,0 +1,127 @@
+package fleet
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"oras.land/oras-go/v2/registry/remote"
+	"oras.land/oras-go/v2/registry/remote/auth"
+	"oras.land/oras-go/v2/registry/remote/credentials"
+)
+
+// pullTimeouts suit the start of a program.
+func pullTimeouts() timeouts {
+	return timeouts{connect: time.Second, headers: 5 * time.Second, idle: 5 * time.Second}
+}
+
+// pushTimeouts suit CI, where a registry stores large blobs.
+func pushTimeouts() timeouts {
+	return timeouts{connect: 10 * time.Second, headers: 2 * time.Minute, idle: time.Minute}
+}
+
+const (
+	maxManifest  = 4 << 20 // bytes of a manifest
+	maxHeaders   = 64 << 10
+	maxRedirects = 5
+	maxPages     = 4 // of a list of referrers
+)
+
+// open returns the repository of a reference. Credentials are those of docker: DOCKER_CONFIG or ~/.docker/config.json, with its credential
+// helpers. Proxies are those of HTTPS_PROXY, HTTP_PROXY and NO_PROXY.
+func open(ref Reference, o Options, limits timeouts) (*remote.Repository, error) {
+	config, err := tlsConfig(o.Certs, ref.ref.Host())
+	if err != nil {
+		return nil, err
+	}
+	store, err := credentials.NewStoreFromDocker(credentials.StoreOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("the credentials of docker: %w", err)
+	}
+	client := &auth.Client{
+		Client:     &http.Client{Transport: transport(config, limits), CheckRedirect: checkRedirect},
+		Credential: credentials.Credential(store),
+		Cache:      auth.NewCache(),
+	}
+	client.SetUserAgent("aiter")
+	if isLoopback(ref.ref.Host()) { // its token server is on this machine too
+		client.BlockedRealmPrefixes = []netip.Prefix{}
+	}
+	return &remote.Repository{
+		Client: client, Reference: ref.ref, PlainHTTP: ref.plain,
+		MaxMetadataBytes: maxManifest, ReferrerListMaxPages: maxPages, SkipReferrersGC: true,
+	}, nil
+}
+
+func transport(config *tls.Config, limits timeouts) http.RoundTripper {
+	dialer := &net.Dialer{Timeout: limits.connect, KeepAlive: 15 * time.Second}
+	return retrying{watched{idle: limits.idle, base: &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            dialer.DialContext,
+		TLSClientConfig:        config,
+		TLSHandshakeTimeout:    limits.headers,
+		ResponseHeaderTimeout:  limits.headers,
+		MaxResponseHeaderBytes: maxHeaders,
+		DisableCompression:     true, // digests are those of the stored bytes
+		ForceAttemptHTTP2:      true,
+		IdleConnTimeout:        30 * time.Second,
+		MaxIdleConnsPerHost:    downloads,
+	}}}
+}
+
+// checkRedirect removes the credentials from a request to another host, port or scheme, and refuses to leave TLS.
+func checkRedirect(req *http.Request, via []*http.Request) error {
+	first := via[0].URL
+	switch {
+	case len(via) > maxRedirects:
+		return fmt.Errorf("more than %d redirects", maxRedirects)
+	case first.Scheme == "https" && req.URL.Scheme != "https":
+		return fmt.Errorf("redirect from TLS to %s://%s", req.URL.Scheme, req.URL.Host)
+	case first.Scheme != req.URL.Scheme || first.Host != req.URL.Host:
+		req.Header.Del("Authorization")
+		req.Header.Del("Cookie")
+	}
+	return nil
+}
+
+// tlsConfig returns the TLS settings of a host: the certificate authorities of the system and those of ca.crt, and
+// the client certificate client.cert with client.key.
+func tlsConfig(certs, host string) (*tls.Config, error) {
+	dir := filepath.Join(certs, host)
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	ca, err := os.ReadFile(filepath.Join(dir, "ca.crt"))
+	switch {
+	case err == nil:
+		if config.RootCAs, err = x509.SystemCertPool(); err != nil {
+			config.RootCAs = x509.NewCertPool()
+		}
+		if !config.RootCAs.AppendCertsFromPEM(ca) {
+			return nil, fmt.Errorf("%s has no certificate in PEM", filepath.Join(dir, "ca.crt"))
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	cert, key := filepath.Join(dir, "client.cert"), filepath.Join(dir, "client.key")
+	if _, err := os.Stat(cert); err == nil {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return nil, fmt.Errorf("client certificate of %s: %w", host, err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// scoped returns a context in which tokens are for this repository.
+func scoped(ctx context.Context, ref Reference, actions ...string) context.Context {
+	return auth.AppendRepositoryScope(ctx, ref.ref, actions...)
+}

@@ -1,0 +1,255 @@
+package fleet
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"golang.org/x/sync/errgroup"
+	"oras.land/oras-go/v2/registry/remote"
+)
+
+const (
+	downloads     = 4  // at a time
+	maxSignatures = 32 // that are read of a set
+)
+
+// repository reads a repository. It checks the digests of all that it reads.
+type repository struct {
+	*remote.Repository
+	ref Reference
+}
+
+func openRepository(ref Reference, o Options, limits timeouts) (*repository, error) {
+	r, err := open(ref, o, limits)
+	if err != nil {
+		return nil, err
+	}
+	return &repository{r, ref}, nil
+}
+
+// attempt repeats an answer that was cut. Requests without an answer were repeated below.
+func attempt(ctx context.Context, do func() error) error {
+	for try := 1; ; try++ {
+		err := do()
+		if err == nil || try == tries || !isBroken(err) || ctx.Err() != nil {
+			return err
+		}
+		if err := sleep(ctx, rand.N(firstPause<<(try-1))); err != nil {
+			return err
+		}
+	}
+}
+
+// manifestBytes returns the manifest that a tag or a digest names.
+func (r *repository) manifestBytes(ctx context.Context, reference string) (data []byte, err error) {
+	err = attempt(ctx, func() error {
+		resp, err := r.get(ctx, "manifests/"+reference)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		data, err = io.ReadAll(io.LimitReader(resp.Body, maxManifest+1))
+		want := cmp.Or(resp.Header.Get("Docker-Content-Digest"), digest.FromBytes(data).String())
+		if strings.HasPrefix(reference, "sha256:") {
+			want = reference
+		}
+		switch got := digest.FromBytes(data).String(); {
+		case err != nil:
+			return err
+		case len(data) > maxManifest:
+			return damaged("the manifest %s has more than %d bytes", reference, maxManifest)
+		case got != want:
+			return damaged("the manifest %s has the digest %s, expected %s", reference, got, want)
+		}
+		return nil
+	})
+	return data, err
+}
+
+// get reads a path of the repository with one request. The library's own call adds a second one for answers without a length.
+func (r *repository) get(ctx context.Context, path string) (*http.Response, error) {
+	at := url.URL{Scheme: "https", Host: r.ref.ref.Host(), Path: "/v2/" + r.ref.ref.Repository + "/" + path}
+	if r.ref.plain {
+		at.Scheme = "http"
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", ocispec.MediaTypeImageManifest)
+	resp, err := r.Client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		_ = resp.Body.Close()
+		return nil, &statusError{at.String(), resp.StatusCode}
+	}
+	return resp, nil
+}
+
+// blob copies a blob to w, which begin empties and returns for each attempt.
+func (r *repository) blob(ctx context.Context, desc ocispec.Descriptor, begin func() (io.Writer, error)) error {
+	return attempt(ctx, func() error {
+		w, err := begin()
+		if err != nil {
+			return err
+		}
+		body, err := r.Blobs().Fetch(ctx, desc)
+		if err != nil {
+			return err
+		}
+		defer body.Close()
+		return copyBlob(w, body, desc)
+	})
+}
+
+// copyBlob copies a body whose size and digest a descriptor gives.
+func copyBlob(w io.Writer, body io.Reader, desc ocispec.Descriptor) error {
+	var sum hash.Hash = sha256.New()
+	n, err := io.Copy(io.MultiWriter(w, sum), io.LimitReader(body, desc.Size+1))
+	switch got := hex.EncodeToString(sum.Sum(nil)); {
+	case err != nil:
+		return fmt.Errorf("blob %s: %w", desc.Digest, err)
+	case n < desc.Size:
+		return &shortError{desc.Digest.String(), n, desc.Size}
+	case n > desc.Size:
+		return damaged("blob %s has more than %d bytes", desc.Digest, desc.Size)
+	case got != desc.Digest.Encoded():
+		return damaged("blob %s has the digest sha256:%s", desc.Digest, got)
+	}
+	return nil
+}
+
+// smallBlob returns a blob of at most most bytes.
+func (r *repository) smallBlob(ctx context.Context, desc ocispec.Descriptor, most int64) ([]byte, error) {
+	if desc.Size < 0 || desc.Size > most || desc.Digest.Validate() != nil || desc.Digest.Algorithm() != digest.SHA256 {
+		return nil, damaged("blob %s of %d bytes: expected a SHA-256 and at most %d bytes", desc.Digest, desc.Size, most)
+	}
+	var b bytes.Buffer
+	err := r.blob(ctx, desc, func() (io.Writer, error) {
+		b.Reset()
+		return &b, nil
+	})
+	return b.Bytes(), err
+}
+
+// layers downloads layers to files. path returns that of a layer.
+func (r *repository) layers(ctx context.Context, list []Layer, path func(i int) string) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(downloads)
+	for i, l := range list {
+		group.Go(func() error {
+			f, err := os.OpenFile(path(i), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+			if err != nil {
+				return err
+			}
+			err = r.blob(ctx, l.descriptor, func() (io.Writer, error) {
+				_, err := f.Seek(0, io.SeekStart)
+				return f, errors.Join(err, f.Truncate(0))
+			})
+			return errors.Join(err, f.Close())
+		})
+	}
+	return group.Wait()
+}
+
+// UntrustedError reports a set without a valid signature of an accepted key.
+type UntrustedError struct {
+	Reference string
+	Digest    string   // of the manifest
+	Reasons   []string // of the refused signatures
+}
+
+func (e *UntrustedError) Error() string {
+	found := "it has no signature"
+	if len(e.Reasons) > 0 {
+		found = "its signatures are refused: " + strings.Join(e.Reasons, "; ")
+	}
+	return fmt.Sprintf("no key of AITER_JIT_KEYS has signed the manifest %s (%s); sign it with aiterctl push --sign or cosign sign --key, "+
+		"or add the key that did", e.Digest, found)
+}
+
+// signedBy returns the key that has signed a manifest. It fails with [*UntrustedError].
+func (r *repository) signedBy(ctx context.Context, m *manifest, keys []Key) (Key, error) {
+	refused := &UntrustedError{Reference: r.ref.String(), Digest: m.digest}
+	var list []ocispec.Descriptor
+	of := ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: digest.Digest(m.digest), Size: int64(len(m.raw))}
+	err := attempt(ctx, func() error {
+		list = nil
+		return r.Referrers(ctx, of, "", func(more []ocispec.Descriptor) error {
+			list = append(list, more...)
+			return nil
+		})
+	})
+	if err != nil && !isNotFound(err) {
+		return Key{}, fmt.Errorf("the signatures of %s: %w", m.digest, err)
+	}
+	list = slices.DeleteFunc(list, func(d ocispec.Descriptor) bool { return d.ArtifactType != "" && d.ArtifactType != bundleType })
+	for _, d := range list[:min(len(list), maxSignatures)] {
+		key, reason, err := r.signature(ctx, m, d, keys)
+		switch {
+		case err != nil:
+			return Key{}, err
+		case reason == nil:
+			return key, nil
+		}
+		refused.Reasons = append(refused.Reasons, reason.Error())
+	}
+	return Key{}, refused
+}
+
+// signature checks one referrer of a manifest. reason is why it is no valid signature; err is a failure of the server.
+func (r *repository) signature(ctx context.Context, m *manifest, d ocispec.Descriptor, keys []Key) (key Key, reason, err error) {
+	raw, err := r.manifestBytes(ctx, d.Digest.String())
+	var data []byte
+	if err == nil {
+		var layer ocispec.Descriptor
+		if layer, reason = bundleLayer(raw, m.digest); reason != nil {
+			return key, reason, nil
+		}
+		data, err = r.smallBlob(ctx, layer, maxBundle)
+	}
+	var broken *DamageError
+	if isNotFound(err) || errors.As(err, &broken) { // of this signature alone
+		return key, err, nil
+	}
+	if err != nil {
+		return key, nil, err
+	}
+	key, reason = verifyBundle(data, m.digest, keys)
+	return key, reason, nil
+}
+
+// bundleLayer returns the descriptor of the bundle in the manifest of a signature.
+func bundleLayer(raw []byte, of string) (ocispec.Descriptor, error) {
+	var m ocispec.Manifest
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return ocispec.Descriptor{}, fmt.Errorf("its manifest: %w", err)
+	}
+	if m.Subject == nil || m.Subject.Digest.String() != of {
+		return ocispec.Descriptor{}, errSubject
+	}
+	i := slices.IndexFunc(m.Layers, func(l ocispec.Descriptor) bool { return l.MediaType == bundleType })
+	if i < 0 {
+		return ocispec.Descriptor{}, errBundle
+	}
+	m.Layers[i].URLs, m.Layers[i].Data = nil, nil
+	return m.Layers[i], nil
+}

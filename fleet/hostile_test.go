@@ -1,0 +1,341 @@
+package fleet
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// entry is one entry of a hostile layer.
+type entry struct {
+	header tar.Header
+	data   string
+}
+
+// file returns a regular file.
+func file(name, data string) entry {
+	return entry{tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(data))}, data}
+}
+
+// packEntries returns a layer and the size of its tar file.
+func packEntries(t testing.TB, entries ...entry) (packed []byte, size int64) {
+	t.Helper()
+	var plain, zipped bytes.Buffer
+	w := tar.NewWriter(&plain)
+	for _, e := range entries {
+		if err := w.WriteHeader(&e.header); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(e.data)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	zip := gzip.NewWriter(&zipped)
+	if _, err := zip.Write(plain.Bytes()); err != nil {
+		t.Fatal(err)
+	}
+	if err := zip.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return zipped.Bytes(), int64(plain.Len())
+}
+
+const (
+	someKey  = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	someFile = "v2/record/linked/01/" + someKey
+)
+
+// TestHostileLayers unpacks layers that no set has. Each is refused, and nothing is outside of the folder.
+func TestHostileLayers(t *testing.T) {
+	good, goodSize := packEntries(t, file(someFile, "x"))
+	link := func(kind byte, name, to string) entry {
+		return entry{tar.Header{Typeflag: kind, Name: name, Linkname: to}, ""}
+	}
+	for _, c := range []struct {
+		name    string
+		entries []entry
+		want    string
+	}{
+		{"traversal", []entry{file("v2/record/linked/../../../../escaped", "x")}, "has a file"},
+		{"parent", []entry{file("../escaped", "x")}, "has a file"},
+		{"absolute", []entry{file("/tmp/escaped", "x")}, "has a file"},
+		{"double slash", []entry{file("v2//record/linked/01/"+someKey, "x")}, "has a file"},
+		{"dot", []entry{file("./"+someFile, "x")}, "has a file"},
+		{"other shard", []entry{file("v2/record/linked/02/"+someKey, "x")}, "has a file"},
+		{"symlink", []entry{link(tar.TypeSymlink, someFile, "/etc/passwd")}, "of type '2'"},
+		{"symlink as folder", []entry{link(tar.TypeSymlink, "v2/record", "/tmp"), file(someFile, "x")}, "of type '2'"},
+		{"hard link", []entry{link(tar.TypeLink, someFile, "/etc/passwd")}, "of type '1'"},
+		{"device", []entry{link(tar.TypeChar, someFile, "")}, "of type '3'"},
+		{"named pipe", []entry{link(tar.TypeFifo, someFile, "")}, "of type '6'"},
+		{"folder of a file", []entry{link(tar.TypeDir, someFile+"/", "")}, "of type '5'"},
+		{"other folder", []entry{link(tar.TypeDir, "v2/pulled/", "")}, "of type '5'"},
+		{"lock", []entry{file("v2/lock/"+someKey, "x")}, "has a file"},
+		{"index of digests", []entry{file("v2/filehash", "x")}, "has a file"},
+		{"counts", []entry{file("v2/counts", "x")}, "has a file"},
+		{"trimmed", []entry{file("v2/trimmed", "x")}, "has a file"},
+		{"note", []entry{file("pulled.json", "{}")}, "has a file"},
+		{"failure", []entry{file("v2/record/failure/01/"+someKey, "x")}, "has a file"},
+		{"object", []entry{file("v2/blob/01/"+someKey, "x")}, "has a file"},
+		{"hidden library", []entry{file("v2/artifact/"+someKey+"/.so", "x")}, "has a file"},
+		{"file in an artifact", []entry{file("v2/artifact/"+someKey+"/run.sh", "x")}, "has a file"},
+		{"older layout", []entry{file("v1/record/linked/01/"+someKey, "x")}, "has a file"},
+		{"twice", []entry{file(someFile, "x"), file(someFile, "y")}, "twice"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			packed, size := packEntries(t, c.entries...)
+			refuses(t, packed, size, c.want)
+		})
+	}
+	bomb, bombSize := packEntries(t, file(someFile, strings.Repeat("\x00", 64<<20)))
+	trailing := append(bytes.Clone(good), "more"...)
+	twice := append(bytes.Clone(good), good...)
+	cut := good[:len(good)-6]
+	flipped := bytes.Clone(good)
+	flipped[len(flipped)-5] ^= 1 // of the checksum
+	for _, c := range []struct {
+		name   string
+		packed []byte
+		size   int64
+		want   string
+	}{
+		{"bomb", bomb, 1024, "of 67108864 bytes, expected at most 1024"},
+		{"bomb of its size", bomb, bombSize / 2, "expected at most"},
+		{"larger than declared", good, goodSize - 512, "has more than"},
+		{"smaller than declared", good, goodSize + 512, "unpacked, expected"},
+		{"bytes after the end", trailing, goodSize, "after its end"},
+		{"two files", twice, goodSize, "after its end"},
+		{"cut", cut, goodSize, "damaged"},
+		{"wrong checksum", flipped, goodSize, "damaged"},
+		{"no gzip", []byte("plain"), 5, "not packed with gzip"},
+		{"empty", nil, 0, "not packed with gzip"},
+	} {
+		t.Run(c.name, func(t *testing.T) { refuses(t, c.packed, c.size, c.want) })
+	}
+	root, dir := rootIn(t)
+	if err := unpack(bytes.NewReader(good), goodSize, root); err != nil {
+		t.Errorf("a good layer: %v", err)
+	}
+	if data, err := os.ReadFile(filepath.Join(dir, "set", someFile)); err != nil || string(data) != "x" {
+		t.Errorf("%q %v", data, err)
+	}
+}
+
+func rootIn(t testing.TB) (root *os.Root, above string) {
+	t.Helper()
+	above = t.TempDir()
+	if err := os.Mkdir(filepath.Join(above, "set"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.OpenRoot(filepath.Join(above, "set"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = root.Close() })
+	return root, above
+}
+
+// refuses checks that a layer is damage, and that it wrote only entries of a cache below the folder.
+func refuses(t *testing.T, packed []byte, size int64, want string) {
+	t.Helper()
+	root, above := rootIn(t)
+	err := unpack(bytes.NewReader(packed), size, root)
+	var damage *DamageError
+	if !errors.As(err, &damage) || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want damage with %q", err, want)
+	}
+	checkTree(t, above)
+}
+
+// checkTree checks that a folder has nothing but the folder set, with regular files of at most 1 kB.
+func checkTree(t *testing.T, above string) {
+	t.Helper()
+	err := filepath.WalkDir(above, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		info, err := e.Info()
+		rel, _ := filepath.Rel(above, path)
+		if err == nil && (!info.Mode().IsRegular() || !strings.HasPrefix(rel, "set/v2/") || info.Size() > 1024) {
+			t.Errorf("%s was written (%s, %d bytes)", rel, info.Mode(), info.Size())
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func FuzzUnpack(f *testing.F) {
+	good, size := packEntries(f, file(someFile, "x"), file("v2/artifact/"+someKey+"/artifact.json", "{}"))
+	f.Add(good, size)
+	f.Add(good[:20], size)
+	f.Fuzz(func(t *testing.T, packed []byte, size int64) {
+		if size < 0 || size > 1<<20 {
+			return
+		}
+		root, above := rootIn(t)
+		_ = unpack(bytes.NewReader(packed), size, root)
+		var total int64
+		_ = filepath.WalkDir(above, func(path string, e fs.DirEntry, err error) error {
+			if info, errInfo := e.Info(); errInfo == nil && !e.IsDir() {
+				total += info.Size()
+				if !info.Mode().IsRegular() || !strings.HasPrefix(path, filepath.Join(above, "set", "v2")) {
+					t.Errorf("%s was written", path)
+				}
+			}
+			return err
+		})
+		if total > size {
+			t.Errorf("%d bytes were written, at most %d", total, size)
+		}
+	})
+}
+
+func FuzzManifest(f *testing.F) {
+	raw, _, err := newManifest(nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(raw)
+	f.Add([]byte(`{"mediaType":"application/vnd.oci.image.manifest.v1+json","artifactType":"` + ArtifactType + `","layers":[{"size":-1}]}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		set, err := parseManifest(raw)
+		var damage *DamageError
+		if err != nil && !errors.As(err, &damage) {
+			t.Fatal(err)
+		}
+		for i := 0; err == nil && i < len(set.layers); i++ {
+			if l := set.layers[i]; l.Size < 0 || l.Size > maxLayer || l.Packed < 0 || l.Packed > maxLayer || l.Target == "" {
+				t.Errorf("layer %+v", l)
+			}
+		}
+	})
+}
+
+// TestSignatures changes each part of a signed bundle.
+func TestSignatures(t *testing.T) {
+	private, public := newKeys(t)
+	signer, err := LoadSigner(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := LoadKeys(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest := "sha256:" + someKey
+	good, err := signer.sign(digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if key, err := verifyBundle(good, digest, keys); err != nil || key.ID != signer.ID {
+		t.Fatalf("%v %v", key, err)
+	}
+	other := "sha256:" + strings.Repeat("0", 64)
+	if _, err := verifyBundle(good, other, keys); !errors.Is(err, errSubject) {
+		t.Errorf("the signature of another manifest: %v", err)
+	}
+	if _, err := verifyBundle(good, digest, nil); !errors.Is(err, errOtherKey) {
+		t.Errorf("without keys: %v", err)
+	}
+	accepted := 0
+	for i := range good { // the key hint is not signed, because only accepted keys verify
+		bad := bytes.Clone(good)
+		bad[i] ^= 1
+		if _, err := verifyBundle(bad, digest, keys); err == nil {
+			accepted++
+			if hint := bytes.Index(good, []byte(`"verificationMaterial"`)); i < hint || i > bytes.Index(good, []byte(`"dsseEnvelope"`)) {
+				t.Errorf("a flipped bit of byte %d is accepted: %s", i, bad)
+			}
+		}
+	}
+	if accepted == len(good) {
+		t.Error("nothing is checked")
+	}
+}
+
+// TestKeyFiles reads files and folders of keys.
+func TestKeyFiles(t *testing.T) {
+	private, public := newKeys(t)
+	_, second := newKeys(t)
+	dir := t.TempDir()
+	write := func(name string, mode os.FileMode, parts ...string) string {
+		var all []byte
+		for _, p := range parts {
+			data, err := os.ReadFile(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, data...)
+		}
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, all, 0o600), os.Chmod(path, mode)); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	const rsa = "-----BEGIN PUBLIC KEY-----\n" +
+		"MFwwDQYJKoZIhvcNAQEBBQADSwAwSAJBAKx1c7RR7R/drnBSQ/zfx1vQLHUbFLh1\n" +
+		"AQQQ5R8DZUXd36efNK79vukFhN9HFoHZiUvOjm0c+pVE6K+EdE/doucCAwEAAQ==\n" +
+		"-----END PUBLIC KEY-----\n"
+	if err := os.WriteFile(filepath.Join(dir, "rsa"), []byte(rsa), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	write("folder/a.pub", 0o644, public)
+	write("folder/b.pem", 0o644, second)
+	write("folder/README", 0o644, private)
+	for _, c := range []struct {
+		name, path string
+		keys       int
+		want       string
+	}{
+		{"one", public, 1, ""},
+		{"two in a file", write("both.pub", 0o644, public, second), 2, ""},
+		{"folder", filepath.Join(dir, "folder"), 2, ""},
+		{"private", private, 0, "it has no public key"},
+		{"missing", filepath.Join(dir, "nowhere"), 0, "no such file"},
+		{"empty folder", t.TempDir(), 0, "no file that ends in .pub"},
+		{"writable by all", write("shared.pub", 0o666, public), 0, "every user can change it"},
+		{"RSA", filepath.Join(dir, "rsa"), 0, "expected an ECDSA key on the curve P-256"},
+	} {
+		keys, err := LoadKeys(c.path)
+		if len(keys) != c.keys || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %d keys, %v", c.name, len(keys), err)
+		}
+	}
+}
+
+// TestReferences parses references.
+func TestReferences(t *testing.T) {
+	for _, c := range []struct {
+		in, want      string
+		plain, pinned bool
+	}{
+		{"registry.example/aiter/kernels:v1", "registry.example/aiter/kernels:v1", false, false},
+		{"oci://registry.example:5000/kernels:v1", "registry.example:5000/kernels:v1", false, false},
+		{"oci+http://registry.example/kernels:v1", "registry.example/kernels:v1", true, false},
+		{"localhost:5000/kernels:v1", "localhost:5000/kernels:v1", true, false},
+		{"oci+https://127.0.0.1:5000/kernels:v1", "127.0.0.1:5000/kernels:v1", false, false},
+		{"registry.example/k@sha256:" + someKey, "registry.example/k@sha256:" + someKey, false, true},
+		{"registry.example/k:v1@sha256:" + someKey, "registry.example/k@sha256:" + someKey, false, true},
+		{in: "registry.example/kernels"},
+		{in: "https://registry.example/kernels:v1"},
+		{in: "oci://"},
+		{in: "kernels:v1"},
+		{in: "registry.example/k@sha512:" + someKey + someKey},
+	} {
+		r, err := ParseReference(c.in)
+		if (err == nil) != (c.want != "") || err == nil && (r.String() != c.want || r.plain != c.plain || r.Pinned() != c.pinned) {
+			t.Errorf("%s: %v (plain %v, pinned %v), %v", c.in, r, r.plain, r.Pinned(), err)
+		}
+	}
+}

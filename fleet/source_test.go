@@ -1,0 +1,257 @@
+package fleet
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aiter-go/aiter/internal/testenv"
+	"github.com/aiter-go/aiter/jit"
+)
+
+// events records the pulls and compiles of a manager.
+type events struct {
+	mu       sync.Mutex
+	pulls    []error
+	compiles int
+}
+
+// Observe implements [jit.Observer].
+func (e *events) Observe(x jit.Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch x.Step {
+	case jit.Pulled:
+		e.pulls = append(e.pulls, x.Err)
+	case jit.UnitStarted:
+		e.compiles++
+	}
+}
+
+// node is a machine with its own cache.
+type node struct {
+	t     *testing.T
+	f     fixture
+	cache string
+	env   map[string]string
+}
+
+func newNode(t *testing.T, f fixture, remote, keys string) *node {
+	return &node{t, f, t.TempDir(), map[string]string{"AITER_JIT_REMOTE": remote, "AITER_JIT_KEYS": keys, "AITER_JIT_REMOTE_WAIT": "8s"}}
+}
+
+// start builds what a first call of an operator needs, as a new process would.
+func (n *node) start() (e *events, results []jit.Result, took time.Duration, err error) {
+	e = &events{}
+	m := manager(n.t, n.f, n.cache, n.env, e)
+	start := time.Now()
+	results, err = m.Build(n.t.Context(), requests()...)
+	return e, results, time.Since(start), err
+}
+
+// TestPull starts processes on an empty node: the first pulls, the second opens no connection.
+func TestPull(t *testing.T) {
+	f, p := prebuilt(t), newProxy(t, startRegistry(t).Host)
+	private, public := newKeys(t)
+	ref := p.Host + "/aiter/kernels:v1"
+	rep := push(t, ref, f.built, private)
+	for _, c := range []struct{ name, noCompile, remote, keys string }{
+		{"with a compiler", "", "oci://" + ref, public},
+		{"without a compiler", "1", "oci://" + ref, public},
+		{"pinned", "1", "oci://" + p.Host + "/aiter/kernels@" + rep.Digest, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := newNode(t, f, c.remote, c.keys)
+			n.env["AITER_NO_COMPILE"] = c.noCompile
+			e, results, took, err := n.start()
+			if err != nil || e.compiles != 0 || len(e.pulls) != 2 {
+				t.Fatalf("%v, %d compiles, pulls %v", err, e.compiles, e.pulls)
+			}
+			t.Logf("first start %s", took)
+			if path := results[0].Artifact.Path; !strings.HasPrefix(path, filepath.Join(n.cache, "v2/pulled")) {
+				t.Errorf("the library is %s, want one of a pulled cache", path)
+			}
+			p.requests.Store(0)
+			if e, _, took, err = n.start(); err != nil || e.compiles != 0 || p.requests.Load() != 0 {
+				t.Errorf("second start: %v, %d compiles, %d requests", err, e.compiles, p.requests.Load())
+			}
+			t.Logf("second start %s", took)
+			store := openCache(t, n.cache)
+			if s, err := store.Stats(); err != nil || s.Pulls != 2 || s.PullFaults != 0 || s.Pulled != 2 {
+				t.Errorf("%+v %v, want 2 pulls without a fault", s, err)
+			}
+		})
+	}
+}
+
+// TestNewSourcesCompile changes a source. The signed set is stale, so the node compiles, and asks once.
+func TestNewSourcesCompile(t *testing.T) {
+	f, p := prebuilt(t), newProxy(t, startRegistry(t).Host)
+	private, public := newKeys(t)
+	push(t, p.Host+"/aiter/kernels:v1", f.built, private)
+	edited := fixture{root: filepath.Join(t.TempDir(), "tree")}
+	if err := os.CopyFS(edited.root, os.DirFS(f.root)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(edited.root, "src/a.cpp"), []byte(smallSource+"// edited\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	n := newNode(t, edited, "oci://"+p.Host+"/aiter/kernels:v1", public)
+	if e, _, _, err := n.start(); err != nil || e.compiles != 1 {
+		t.Errorf("%v, %d compiles, want the edited unit", err, e.compiles)
+	}
+	p.requests.Store(0)
+	if e, _, _, err := n.start(); err != nil || e.compiles != 0 || p.requests.Load() != 0 {
+		t.Errorf("second start: %v, %d compiles, %d requests", err, e.compiles, p.requests.Load())
+	}
+	n = newNode(t, edited, "oci://"+p.Host+"/aiter/kernels:v1", public)
+	n.env["AITER_NO_COMPILE"] = "1"
+	_, _, _, err := n.start()
+	var stale *jit.StalePrebuiltError
+	if !errors.As(err, &stale) || !strings.Contains(err.Error(), "source changed") {
+		t.Errorf("stale set without a compiler: %v", err)
+	}
+}
+
+// TestRevoked removes the key that signed a set which the node has pulled.
+func TestRevoked(t *testing.T) {
+	f, p := prebuilt(t), newProxy(t, startRegistry(t).Host)
+	private, public := newKeys(t)
+	_, other := newKeys(t)
+	push(t, p.Host+"/aiter/kernels:v1", f.built, private)
+	n := newNode(t, f, "oci://"+p.Host+"/aiter/kernels:v1", public)
+	n.env["AITER_NO_COMPILE"] = "1"
+	if _, _, _, err := n.start(); err != nil {
+		t.Fatal(err)
+	}
+	n.env["AITER_JIT_KEYS"] = other
+	_, _, _, err := n.start()
+	var pull *jit.PullError
+	if !errors.As(err, &pull) || pull.Cause != jit.PullUntrusted || !strings.Contains(err.Error(), "AITER_NO_COMPILE forbids it") {
+		t.Errorf("%v, want an error that names AITER_NO_COMPILE and the refused signature", err)
+	}
+	n.env["AITER_JIT_REMOTE"] = ""
+	if _, _, _, err := n.start(); err == nil {
+		t.Error("a pulled cache is used without AITER_JIT_REMOTE")
+	}
+}
+
+// compileTime is how long the compiles of a start may take besides the delay by a registry.
+const compileTime = 20 * time.Second
+
+// TestFaults starts a node with each fault. It compiles instead, and the next process does not ask again.
+func TestFaults(t *testing.T) {
+	f, r := prebuilt(t), startRegistry(t)
+	private, public := newKeys(t)
+	rep := push(t, r.Host+"/aiter/kernels:v1", f.built, private)
+	for _, c := range faults(ofLayers(rep.Layers)) {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel() // they wait for most of their time
+			if c.most > 7*time.Second {
+				testenv.Long(t)
+			}
+			p := newProxy(t, r.Host)
+			p.set(c.does)
+			checkFault(t, f, p, c, public)
+		})
+	}
+}
+
+// checkFault pulls without a compiler, so that the time is that of the pull.
+func checkFault(t *testing.T, f fixture, p *proxy, c fault, keys string) {
+	n := newNode(t, f, "oci://"+p.Host+"/aiter/kernels:v1", keys)
+	n.env["AITER_NO_COMPILE"] = "1"
+	_, _, took, err := n.start()
+	if c.cause == "" {
+		if err != nil {
+			t.Errorf("%v, want a pull after the fault", err)
+		}
+		return
+	}
+	var pull *jit.PullError
+	if !errors.As(err, &pull) || pull.Cause != c.cause || !strings.Contains(err.Error(), "AITER_NO_COMPILE forbids it") {
+		t.Errorf("cause %q, error %v; want %q and AITER_NO_COMPILE", causeIn(pull), err, c.cause)
+	}
+	if took > c.most+2*time.Second { // for a machine that other tests load
+		t.Errorf("the start took %s, want at most %s", took, c.most)
+	}
+	store := openCache(t, n.cache)
+	if names := store.PulledNames(""); len(names) > 0 {
+		t.Errorf("something was published: %v", names)
+	}
+	p.requests.Store(0)
+	_, _, took, err = n.start()
+	if !errors.As(err, &pull) || pull.Cause != jit.PullSuspended || p.requests.Load() != 0 {
+		t.Errorf("the next process: %v after %d requests, want none for a minute", err, p.requests.Load())
+	}
+	if took > time.Second {
+		t.Errorf("the next process took %s", took)
+	}
+	if s, err := store.Stats(); err != nil || s.PullFaults < 2 {
+		t.Errorf("%d faults are counted, %v", s.PullFaults, err)
+	}
+}
+
+func causeIn(e *jit.PullError) jit.PullCause {
+	if e == nil {
+		return ""
+	}
+	return e.Cause
+}
+
+// TestFaultCompiles checks that a node with a compiler goes on after a fault.
+func TestFaultCompiles(t *testing.T) {
+	f := prebuilt(t)
+	_, public := newKeys(t)
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := free.Addr().String()
+	_ = free.Close() // nothing listens there
+	n := newNode(t, f, "oci://"+host+"/aiter/kernels:v1", public)
+	e, _, took, err := n.start()
+	if err != nil || e.compiles == 0 || len(e.pulls) == 0 || took > compileTime {
+		t.Errorf("%v, %d compiles, pulls %v, %s", err, e.compiles, e.pulls, took)
+	}
+	var pull *jit.PullError
+	if !errors.As(e.pulls[0], &pull) || pull.Cause != jit.PullUnreachable {
+		t.Errorf("%v, want %s", e.pulls[0], jit.PullUnreachable)
+	}
+}
+
+// TestConfiguration opens sources with wrong variables. No connection is opened.
+func TestConfiguration(t *testing.T) {
+	_, public := newKeys(t)
+	store := openCache(t, t.TempDir())
+	for _, c := range []struct{ name, remote, keys, wait, want string }{
+		{"unset", "", "", "", ""},
+		{"pinned", "oci://registry.example/k@sha256:" + someKey, "", "", ""},
+		{"keys", "oci://registry.example/k:v1", public, "5s", ""},
+		{"neither", "oci://registry.example/k:v1", "", "", "AITER_JIT_REMOTE is .* it has no digest and AITER_JIT_KEYS names no keys"},
+		{"no such keys", "oci://registry.example/k:v1", "/nowhere", "", "AITER_JIT_KEYS is \"/nowhere\""},
+		{"syntax", "https://registry.example/k:v1", public, "", "AITER_JIT_REMOTE is .*unknown scheme"},
+		{"wait", "oci://registry.example/k:v1", public, "soon", "AITER_JIT_REMOTE_WAIT is \"soon\": expected a time above 0"},
+		{"no wait", "oci://registry.example/k:v1", public, "0s", "expected a time above 0"},
+	} {
+		env := map[string]string{"AITER_JIT_REMOTE": c.remote, "AITER_JIT_KEYS": c.keys, "AITER_JIT_REMOTE_WAIT": c.wait}
+		s, err := Open(jit.SourceOptions{Cache: store, Getenv: func(name string) string { return env[name] }})
+		if matches(err, c.want) && (s != nil) == (c.want == "" && c.remote != "") {
+			continue
+		}
+		t.Errorf("%s: %v, %v", c.name, s, err)
+	}
+}
+
+func matches(err error, pattern string) bool {
+	if err == nil || pattern == "" {
+		return err == nil && pattern == ""
+	}
+	return regexp.MustCompile(pattern).MatchString(err.Error())
+}
