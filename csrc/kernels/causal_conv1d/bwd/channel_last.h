@@ -8,7 +8,7 @@
 // Halo: W-1 positions on either side of a strip are read again, and g of those behind it is computed again.
 // Bytes: x and dout once, dx once, 16 an instruction for 4-byte types, 8 for 2-byte types. Channels that are not aligned to
 // that are combined from two vectors in shared memory (NVIDIA), or N is 1.
-// Sequence numbers: the mask is computed before, in bytes. A group of positions that all see all taps takes the path without
+// Sequence numbers: the mask is computed before, in bytes. A group of positions to which all taps are visible takes the path without
 // sequence numbers; the positions of other groups are computed one by one.
 // Reduction: dweight and dbias in registers along a strip, then over the block's strips in shared memory, over segments in a
 // cluster of blocks or by the reduce_segments kernel.
@@ -307,7 +307,7 @@ template <class T, int W, int N, bool kMasked, bool kUnaligned> struct ChannelLa
     commit_group();
   }
 
-  // run_masked_group computes a group in which not all positions see all taps, one position at a time.
+  // run_masked_group computes a group in which some taps are not visible, one position at a time.
   AITER_DEVICE void run_masked_group(uint32_t mask_bits, int t, int first, int from, int to, bool silu, bool own) {
     // Registers cannot be indexed: the queue moves up.
     constexpr int kQueue = AITER_ASYNC_COPY ? 1 : kGroup;

@@ -26,7 +26,7 @@ AITER_DEVICE void fma_where(LaneMask yes, float& sum, float a, float b) {
 AITER_DEVICE float keep_where(bool yes, float v) { return yes ? v : 0.0f; }
 AITER_DEVICE float keep_where(LaneMask yes, float v) { return bits_to_float(float_to_bits(v) & yes.bits); }
 
-// TapMask is the mask without sequences: all W taps see all positions; kPartial: the taps from skip on. A mask has
+// TapMask is the mask without sequences: all positions are visible to all W taps; kPartial: the taps from skip on. A mask has
 // uses_tap(k), on NVIDIA a branch around tap k, and (i, k), the condition for position i and tap k. On AMD conditions alone are
 // faster.
 template <bool kPartial> struct TapMask {
@@ -39,7 +39,7 @@ template <bool kPartial> struct TapMask {
 
 // MaskVec is the mask of P positions, of which a vector has the first R: for each distance j < D a field of kBits bits. Bit i of
 // a field is set if the position j before position i is visible to it. The bits of positions outside of the row are 0. If the first field
-// has an unused bit, its top bit is set if all positions see all taps within the row (with D = 4: if there are four).
+// has an unused bit, its top bit is set if all taps within the row are visible to all positions (with D = 4: if there are four).
 template <int R_, int D_, int P_> struct MaskVec {
   static constexpr int R = R_, D = D_, P = P_, kBits = P <= 4 ? 4 : P < 8 ? 8 : 16, kWords = D * kBits / 32;
   static constexpr uint32_t kFields = kBits == 4 ? 0x11111111u : kBits == 8 ? 0x01010101u : 0x00010001u;  // bit 0 of each
@@ -48,7 +48,7 @@ template <int R_, int D_, int P_> struct MaskVec {
   static constexpr int kBytes = Bits::kBytes;
   Bits bits;
 
-  // unmasked is the mask of positions from t on of a row of one sequence: they see `width` taps.
+  // unmasked is the mask of positions from t on of a row of one sequence: `width` taps are visible to them.
   static AITER_DEVICE MaskVec unmasked(int width, int t, int length) {
     const uint32_t behind = t + P <= length ? 0 : t < length ? ~0u << (length - t) : ~0u;
     const uint32_t inside = ~(positions_before(t, 0) | behind) & kPositions;

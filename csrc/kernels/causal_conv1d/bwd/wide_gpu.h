@@ -11,7 +11,7 @@
 // channel write their sums to a workspace. With SiLU, g is the sum of two elements, high + low, if x has 16 bits.
 //
 // Products with zeros stand for products that do not exist. An infinity or NaN among them would spoil a sum, and so would the values of
-// another sequence. g and dx that are not finite, or that see less than W positions of their own sequence, are computed again, one by
+// another sequence. g and dx that are not finite, or to which less than W positions are visible, are computed again, one by
 // one. dweight of an item with sequences is freed from the products across their bounds; that of an item with infinities or NaN adds
 // its products one by one.
 #pragma once

@@ -9,7 +9,7 @@
 // Reduction: dweight over the spans of a segment in registers, then diagonals over the block; dbias in a thread and then over the block.
 // Segments of a channel write their sums to a workspace.
 //
-// An infinity or NaN in x, dout or a tap reaches dx of its span (without SiLU, x is looked at). Zeros of the products may carry it too far.
+// An infinity or NaN in x, dout or a tap reaches dx of its span (without SiLU, x is tested). Zeros of the products may carry it too far.
 // A block that finds one at the end of its segment computes the whole segment again, one product after another.
 #pragma once
 

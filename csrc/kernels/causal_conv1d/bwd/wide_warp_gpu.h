@@ -105,7 +105,7 @@ template <class T, bool kDense, int kHalo> struct WideWarp {
     return all;
   }
 
-  // add_products adds to dweight the products of positions that see each other, or subtracts those of the others. A lane has every
+  // add_products adds to dweight the products of visible positions, or subtracts those of the others. A lane has every
   // kLanes-th distance.
   static AITER_DEVICE_COLD void add_products(const Args& args, WideWarp w, Item it, int stage, bool visible) {
     const Args& a = reload_kernarg(args);
@@ -148,7 +148,7 @@ template <class T, bool kDense, int kHalo> struct WideWarp {
       for (int at = w.lane - int(a.p.width) + 1; at < 0; at += E::kLanes) w.compute_dx_at(args, it, at);
     }
   }
-  // dx_complete reports whether dx of position t has no part from the final states, and all positions that see it within the filter's
+  // dx_complete reports whether dx of position t has no part from the final states, and all positions within the filter's
   // reach are of its sequence.
   AITER_DEVICE bool dx_complete(const Args& a, int64_t b, int64_t t) const {
     const int64_t last = t + a.p.width - 1, end = min64(last, a.p.seqlen - 1);

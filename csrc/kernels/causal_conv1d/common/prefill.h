@@ -20,8 +20,8 @@ struct Prefill : Served {
   DType element;  // of x
 
   // sequence returns sequence b. Its tokens of this and all earlier calls can be counted.
-  AITER_SHARED Run sequence(int64_t b) const {
-    Run r = run(b);
+  AITER_SHARED ServedSequence sequence(int64_t b) const {
+    ServedSequence r = Served::sequence(b);
     if (computed.data) {
       const int64_t done = computed.at(b);
       r.live = r.live && done >= 0 && done <= INT64_MAX - seqlen;
@@ -32,14 +32,14 @@ struct Prefill : Served {
   AITER_SHARED bool has_initial(int64_t b) const { return has_initial_state.data && has_initial_state[b]; }
 
   // value is X[u]; past: the slot's content precedes x.
-  template <class T> AITER_SHARED float value(const Run& r, bool past, int64_t d, int64_t u) const {
+  template <class T> AITER_SHARED float value(const ServedSequence& r, bool past, int64_t d, int64_t u) const {
     if (u >= 0) return to_float(inputs<T>(r, d)[u * x.last]);
     return past ? state.get(r.from, d, r.end + u) : 0.0f;
   }
 
   // each_state calls write(slot, end) for each slot to write: that of the sequence, then those of blocks, the last block first. The slot
   // receives the values of X in front of end.
-  template <class Write> AITER_SHARED void each_state(const Run& r, int64_t b, const Write& write) const {
+  template <class Write> AITER_SHARED void each_state(const ServedSequence& r, int64_t b, const Write& write) const {
     if (r.to >= 0) write(r.to, r.len);
     if (!first_block.data || r.len == 0) return;
     const int64_t done = computed.data ? computed.at(b) : 0, first = first_block.at(b), finish = last.at(b);
@@ -53,7 +53,7 @@ struct Prefill : Served {
   }
 
   // store_state writes the slots of a channel. The slot that the sequence reads is the last one.
-  template <class T> AITER_SHARED void store_state(const Run& r, int64_t b, int64_t d) const {
+  template <class T> AITER_SHARED void store_state(const ServedSequence& r, int64_t b, int64_t d) const {
     if (r.len == 0 && skips_empty) return;
     const bool past = has_initial(b);
     AITER_ROLLED
@@ -68,7 +68,7 @@ struct Prefill : Served {
 };
 
 // run_head computes the first positions of a sequence with all values from memory: any width. act is the activation.
-template <class T, class Act> AITER_SHARED void run_head(const Prefill& p, const Run& r, int64_t b, int64_t d, const Act& act) {
+template <class T, class Act> AITER_SHARED void run_head(const Prefill& p, const ServedSequence& r, int64_t b, int64_t d, const Act& act) {
   const bool past = p.has_initial(b);
   AITER_ROLLED
   for (int64_t t = 0; t < p.width - 1 && t < r.len; t++) {

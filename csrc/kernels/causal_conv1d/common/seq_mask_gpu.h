@@ -6,7 +6,7 @@
 namespace aiter::conv1d {
 
 // SequenceIds is the sequence numbers of N positions and of the W positions before them; a negative one is padding. It is a mask
-// that nothing has computed yet, with comparisons for a SeqMask's bits; positions of padding see one another.
+// that nothing has computed yet, with comparisons for a SeqMask's bits; positions of padding are visible to one another.
 template <int W, int N> struct SequenceIds {
   int32_t id[W + N];
 
@@ -76,7 +76,7 @@ template <int W, int N> struct SeqMask : Words<(N * W < 32 ? 1 : N * W / 32)> {
     for (int m = 2; m < W; m++) add(m, m < width ? 0 : own);
   }
 
-  // add sets bits of field m, and distance returns it. hidden returns the positions that do not see the position m before them.
+  // add sets bits of field m, and distance returns it. hidden returns the positions to which the position m before them is not visible.
   AITER_DEVICE void add(int m, uint32_t bits) { this->word[m * N / 32] |= bits << m * N % 32; }
   AITER_DEVICE uint32_t distance(int m) const { return this->word[m * N / 32] >> m * N % 32 & kField; }
   AITER_DEVICE uint32_t hidden(int m) const { return ~distance(m); }
@@ -94,7 +94,7 @@ template <int W, int N> struct SeqMask : Words<(N * W < 32 ? 1 : N * W / 32)> {
     return bits;
   }
 
-  // all_visible reports whether all positions see all taps; fully_visible returns those that do.
+  // all_visible reports whether all taps are visible to all positions; fully_visible returns the positions to which they are.
   AITER_DEVICE bool all_visible() const {
     uint32_t all = ~0u;
     AITER_UNROLL

@@ -36,8 +36,8 @@ struct Entries : Array3 {
   AITER_SHARED void set(int64_t slot, int64_t d, int64_t i, float v) const { store(data, dtype, slot * batch + d * dim + i * last, v); }
 };
 
-// Run is one sequence: positions start..start+len of a row of x.
-struct Run {
+// ServedSequence is one sequence of a serving operator: positions start..start+len of a row of x.
+struct ServedSequence {
   int64_t row, start, len;
   int64_t from, to;  // slots that it reads and writes; -1: none
   int64_t end;       // X[u] for u < 0 is entry end + u of its slot
@@ -67,8 +67,8 @@ struct Served : Problem {
     return s == pad || s < 0 || s >= slots ? -1 : s;
   }
 
-  AITER_SHARED Run run(int64_t b) const {
-    Run r{starts.data ? 0 : b, 0, seqlen, 0, 0, kept, true};
+  AITER_SHARED ServedSequence sequence(int64_t b) const {
+    ServedSequence r{starts.data ? 0 : b, 0, seqlen, 0, 0, kept, true};
     if (starts.data) {
       const int64_t end = starts.at(b + 1);
       r.start = starts.at(b);
@@ -93,7 +93,9 @@ struct Served : Problem {
     return u >= 0 && u < t ? u : -1;
   }
 
-  template <class T> AITER_SHARED const T* inputs(const Run& r, int64_t d) const { return x.row<T>(r.row, d) + r.start * x.last; }
+  template <class T> AITER_SHARED const T* inputs(const ServedSequence& r, int64_t d) const {
+    return x.row<T>(r.row, d) + r.start * x.last;
+  }
 
   // clear writes 0 to out of channel d at the positions from..to of a row that exist.
   template <class T> AITER_SHARED void clear(int64_t row, int64_t d, int64_t from, int64_t to) const {
@@ -104,7 +106,7 @@ struct Served : Problem {
   }
 
   // clear_outside clears the positions that belong to no sequence, of which sequence b is a neighbour.
-  template <class T> AITER_SHARED void clear_outside(const Run& r, int64_t b, int64_t d) const {
+  template <class T> AITER_SHARED void clear_outside(const ServedSequence& r, int64_t b, int64_t d) const {
     if (!clears) return;
     const int64_t from = starts.data ? starts.at(b) : 0, to = starts.data ? starts.at(b + 1) : seqlen;
     if (!r.live) clear<T>(r.row, d, from, to);
@@ -122,14 +124,14 @@ struct Served : Problem {
   AITER_SHARED int64_t begin_of(int part) const { return part == 0 ? 0 : ends[part - 1]; }
 
   // finish adds the residual to y and writes the output at position t.
-  template <class T> AITER_SHARED void finish(const Run& r, int64_t d, int64_t t, float y) const {
+  template <class T> AITER_SHARED void finish(const ServedSequence& r, int64_t d, int64_t t, float y) const {
     if (residual.data) y += to_float(residual.row<T>(r.row, d)[(r.start + t) * residual.last]);
     const int part = part_of(d);
     out[part].row<T>(r.row, d - begin_of(part))[(r.start + t) * out[part].last] = round_to<T>(y);
   }
 
   // store_state writes the sequence's slot. The values of the slot that it reads are not used afterwards.
-  template <class T> AITER_SHARED void store_state(const Run& r, int64_t d) const {
+  template <class T> AITER_SHARED void store_state(const ServedSequence& r, int64_t d) const {
     if (r.to < 0) return;
     const T* from = inputs<T>(r, d);
     const int64_t n = accepted.data ? width - 2 + r.len : kept;
@@ -141,7 +143,7 @@ struct Served : Problem {
   }
 
   // window_row returns the row of window of a sequence, or -1.
-  AITER_SHARED int64_t window_row(const Run& r, int64_t b) const {
+  AITER_SHARED int64_t window_row(const ServedSequence& r, int64_t b) const {
     if (!window.data) return -1;
     const int64_t m = window_rows.data ? window_rows.at(b) : r.from;
     return m >= 0 && m < windows ? m : -1;
@@ -154,7 +156,7 @@ struct Served : Problem {
 
 // walk calls value(k, v) for the taps of token t of channel d, the newest first: the token, its parent, the parent's, then the state.
 template <class T, class Value>
-AITER_SHARED void walk(const Served& p, const Run& r, int64_t b, int64_t d, int64_t t, const Value& value) {
+AITER_SHARED void walk(const Served& p, const ServedSequence& r, int64_t b, int64_t d, int64_t t, const Value& value) {
   const T* x = p.inputs<T>(r, d);
   int64_t u = t;
   AITER_ROLLED
@@ -165,7 +167,7 @@ AITER_SHARED void walk(const Served& p, const Run& r, int64_t b, int64_t d, int6
 }
 
 // run_walk computes a sequence of a channel with all values from memory: any width, trees. act is the activation.
-template <class T, class Act> AITER_SHARED void run_walk(const Served& p, const Run& r, int64_t b, int64_t d, const Act& act) {
+template <class T, class Act> AITER_SHARED void run_walk(const Served& p, const ServedSequence& r, int64_t b, int64_t d, const Act& act) {
   const int64_t row = p.window_row(r, b);
   AITER_ROLLED
   for (int64_t t = 0; t < r.len; t++) {

@@ -290,7 +290,7 @@ inline const Kernels& kernels(DType dtype) {
   return dtype == DType::F32 ? table<float> : dtype == DType::F16 ? table<half_t> : table<bf16_t>;
 }
 
-// masked_sums is tile_sums for n positions which may not see all of the values before them.
+// masked_sums is tile_sums for n positions to which some of the values before them may not be visible.
 AITER_ONCE void masked_sums(const Problem& p, const Filter& filter, int64_t b, int64_t t, int64_t n, const float* x, float* y,
     bool activate) {
   for (int64_t i = 0; i < n; i++, t++, x += kChannels, y += kChannels) {

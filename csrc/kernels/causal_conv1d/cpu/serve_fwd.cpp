@@ -66,7 +66,7 @@ template <class T> static void run_heads(const Prefill& p) {
   const auto act = [&](float y) { return p.silu ? y / (1.0f + exponential(-y)) : y; };
   cpu::parallel(p.batch * parts, [&](int64_t part) {
     const int64_t b = part / parts, first = part % parts * kPartChannels;
-    const Run r = p.sequence(b);
+    const ServedSequence r = p.sequence(b);
     if (!r.live) return;
     for (int64_t d = first; d < first + kPartChannels && d < p.dim; d++) {
       if (p.has_initial(b)) run_head<T>(p, r, b, d, act);

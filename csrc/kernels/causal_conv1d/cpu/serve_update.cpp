@@ -13,7 +13,8 @@
 namespace aiter::conv1d::serve {
 
 // run_window is run_walk on the CPU for up to W taps, without a tree. The last values are in registers: out may be x.
-template <class T, int W, class Act> static void run_window(const Served& p, const Run& r, int64_t b, int64_t d, const Act& act) {
+template <class T, int W, class Act> static void run_window(const Served& p, const ServedSequence& r,
+    int64_t b, int64_t d, const Act& act) {
   const int64_t row = p.window_row(r, b);
   const int none = W - int(p.width);  // taps that do not exist
   const T* x = p.inputs<T>(r, d);
@@ -40,7 +41,7 @@ template <class T> static void run_part(const Served& p, int64_t b, int64_t from
     for (int64_t d = from; d < to; d++) p.clear_all<T>(d);
     return;
   }
-  const Run r = p.run(b);
+  const ServedSequence r = p.sequence(b);
   const auto act = [&](float y) { return p.silu ? y / (1.0f + exponential(-y)) : y; };
   for (int64_t d = from; d < to; d++) {
     p.clear_outside<T>(r, b, d);

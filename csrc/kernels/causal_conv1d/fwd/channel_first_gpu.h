@@ -99,7 +99,7 @@ template <class T, int W, bool kShifts> struct VecWithHalo {
   }
 };
 
-// row_sum computes the outputs of a vector, the newest tap first, as all forward kernels do; kMasked: of what its positions see.
+// row_sum computes the outputs of a vector, the newest tap first, as all forward kernels do; kMasked: of the visible values.
 template <bool kMasked, int N, class Filter, class Mask>
 AITER_DEVICE void row_sum(const Filter& filter, const float* x, const Mask& mask, float* y) {
   constexpr int W = Filter::kTaps;
@@ -136,7 +136,7 @@ AITER_DEVICE void add_padding(const Filter& filter, const Mask& mask, float* y) 
   }
 }
 
-// compute_vector computes the outputs of a vector. all: its positions see all taps, and mask is not used; pads: hidden positions
+// compute_vector computes the outputs of a vector. all: all taps are visible, and mask is not used; pads: hidden positions
 // count as zeros.
 template <bool kMasked, int N, class Filter, class Mask>
 AITER_DEVICE void compute_vector(const Filter& filter, const float* x, const Mask& mask, bool all, bool pads, bool silu, float* y) {

@@ -2,8 +2,8 @@
 //
 // Tiling: a thread owns C channels (16 bytes of them; 8 for filters wider than 4 in 16-bit types; one channel where rows are not
 // aligned) and walks a strip of positions, with the last W-1 positions in registers and the loads of the next
-// kPositionsInFlight in flight. It computes kPositionsInFlight positions at a time, without tests if all exist and see
-// all taps.
+// kPositionsInFlight in flight. It computes kPositionsInFlight positions at a time, without tests if all exist and
+// all taps are visible.
 // Halo: the W-1 positions before a strip are loaded again, from cache.
 // Bytes: x once (the halo again), out once; sequence numbers or query_start_loc once a strip (from cache), states once.
 // Reduction: over the width, in one thread's fp32 registers, the newest value first.
@@ -171,7 +171,7 @@ template <class T, int W, int C, class Mask> class StripWalk {
     }
   }
 
-  // run_unmasked computes A positions that exist and see all taps.
+  // run_unmasked computes A positions that exist, with all taps visible.
   AITER_DEVICE void run_unmasked(const T*& x, T*& out, int left) {
     AITER_UNROLL
     for (int u = 0; u < A; u++) {

@@ -42,7 +42,7 @@ class MaskSource {
   explicit MaskSource(const Forward& p) : p_(p), packed_() {}
   MaskSource(const Forward& p, const Stateful& packed) : p_(p), packed_(packed) {}
 
-  // masks reports whether a position may not see an existing position.
+  // masks reports whether an existing position may not be visible to a later one.
   AITER_SHARED bool masks() const { return p_.seq.data || packed_.starts.data; }
 
   // multiplies_padding reports whether hidden positions count as zeros, which taps multiply: those in front of a packed

@@ -98,7 +98,7 @@ template <int W, int S> struct StripMask<MaskWords, W, S> {
   AITER_DEVICE bool skip(int i) const { return mask.skip() >> i & 1; }
 };
 
-// run_masked_strip computes a strip whose positions do not all see all taps, the last position first. out is its place.
+// run_masked_strip computes a strip in which some taps are not visible, the last position first. out is its place.
 template <class T, int W, int C, int S, class Alignment, class Filter, class Mask>
 AITER_DEVICE void run_masked_strip(const VectorizedParams& a, char* out, typename Alignment::template Loads<T, C, W - 1 + S>& x,
                                    const Filter& filter, const Mask& mask) {
@@ -189,7 +189,7 @@ AITER_DEVICE void run_strip(const VectorizedParams& a, const Alignment& alignmen
       }
     out = tile.out;
     finish_positions<T, C, S>(a, tile, alignment, 0, y, &out);
-  } else {  // each value is converted once, the last position first, and added to all outputs that see it
+  } else {  // each value is converted once, the last position first, and added to all outputs that use it
     AITER_UNROLL
     for (int i = M - 1; i >= 0; i--) {
       float v[N];

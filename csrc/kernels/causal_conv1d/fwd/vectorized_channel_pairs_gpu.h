@@ -2,7 +2,7 @@
 // unaligned rows or sequence numbers. It is the kernel of vectorized_channel_last_gpu.h with other policies.
 //
 // Tiling: a thread computes S positions of two channels (a pair). It converts each value once, the last position first, and adds
-// it to all outputs that see it. Of unaligned pairs it loads the two aligned pairs that contain its channels. With sequence
+// it to all outputs that use it. Of unaligned pairs it loads the two aligned pairs that contain its channels. With sequence
 // numbers the threads of a warp share a strip.
 // Bytes: x once (halos and unaligned pairs again, from cache), out once; the last two strips of a row may overlap.
 // Reduction: over the width in fp32 registers of one thread, the newest value first.

@@ -6,8 +6,8 @@
 // Bytes: x once (the halo again, mostly from cache), out once, 16 bytes an instruction where rows are aligned.
 // Reduction: the newest taps first, on matrix cores or in a lane's registers, in fp32.
 //
-// Products with zeros stand for positions that an output does not see. An infinity or NaN among them would spoil the output, and so would
-// the values of another sequence. Outputs that are not finite, or that see less than W positions of their own sequence, are computed
+// Products with zeros stand for positions that are not visible to an output. An infinity or NaN would spoil the output, and so would
+// the values of another sequence. Outputs that are not finite, or to which less than W positions are visible, are computed
 // again by Rows::output, with the products that exist alone.
 #pragma once
 
@@ -29,7 +29,7 @@ template <class Rows> struct WideParams {
   bool out_aligned;
 };
 
-// compute_again replaces the outputs of a tile that are not finite or see a position of another sequence. It takes a tile's numbers: nvcc
+// compute_again replaces the outputs of a tile that are not finite or use a position of another sequence. It takes a tile's numbers: nvcc
 // would keep an object in each thread's memory, all the time.
 template <class T, class E, class Rows>
 AITER_DEVICE_COLD void compute_again(const KernelParam<WideParams<Rows>>& args, uint32_t row, uint32_t channel, int64_t start, T* own,

@@ -22,7 +22,7 @@ namespace aiter::conv1d::serve {
 constexpr int kThreads = 256, kCopies = 8;  // of a block; elements that a thread copies
 
 // run_window is run_head for filters of up to W taps. All loads are issued before any of their values is used.
-template <class T, int W> AITER_DEVICE void run_window(const Prefill& p, const Run& r, int64_t b, int64_t d) {
+template <class T, int W> AITER_DEVICE void run_window(const Prefill& p, const ServedSequence& r, int64_t b, int64_t d) {
   const int none = W - int(p.width);  // taps that do not exist
   const bool past = p.has_initial(b);
   Filter<float, W, 1, FilterKind::kStrided> filter;
@@ -51,7 +51,7 @@ causal_conv1d_serve_fwd_heads_kernel(KernelParam<Prefill> p, FastDiv groups, int
   if constexpr (kDeviceCode) {
     const uint32_t i = group0 + blockIdx.x, row = groups.quotient(i);
     const int64_t b = batch0 + row, d = int64_t(i - row * groups.divisor) * blockDim.x + threadIdx.x;
-    const Run r = p.sequence(b);
+    const ServedSequence r = p.sequence(b);
     if (d >= p.dim || !r.live) return;
     if constexpr (W > 0) run_window<T, W>(p, r, b, d);
     else if (p.has_initial(b)) run_head<T>(p, r, b, d, [&](float y) { return apply_activation(reload_kernarg(p).silu, y); });

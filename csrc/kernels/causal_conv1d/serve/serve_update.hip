@@ -18,7 +18,7 @@ namespace aiter::conv1d::serve {
 
 template <class T, int W> AITER_DEVICE void run_tokens(const KernelParam<Served>& p, int64_t b, int64_t d) {
   TokenWindow<T, W> window(p, d);
-  const Run r = reload_kernarg(p).run(b);
+  const ServedSequence r = reload_kernarg(p).sequence(b);
   const bool live = r.live && r.len > 0;
   if (live) window.load(reload_kernarg(p), r);
   reload_kernarg(p).template clear_outside<T>(r, b, d);
@@ -36,7 +36,7 @@ causal_conv1d_serve_update_kernel(KernelParam<Served> p, FastDiv groups, int64_t
     if constexpr (W > 0) {
       if (!p.parents.data) return run_tokens<T, W>(p, b, d);
     }
-    const Run r = p.run(b);
+    const ServedSequence r = p.sequence(b);
     p.template clear_outside<T>(r, b, d);
     if (!r.live || r.len == 0) return;
     const Served& reloaded = reload_kernarg(p);

@@ -14,7 +14,7 @@ template <class T, int W> class TokenWindow {
   AITER_DEVICE TokenWindow(const Served& p, int64_t d) : d_(d), none_(W - int(p.width)) { filter_.fetch(filter_of(p), d); }
 
   // load issues the loads of the state and of the first token.
-  AITER_DEVICE void load(const Served& p, const Run& r) {
+  AITER_DEVICE void load(const Served& p, const ServedSequence& r) {
     next_ = *p.inputs<T>(r, d_);
     const int64_t first = r.from * p.state.batch + d_ * p.state.dim + (r.end - (W - 1)) * p.state.last;
     if (p.state.dtype == DType::F32) load_state(static_cast<const uint32_t*>(p.state.data) + first, p.state.last);
@@ -22,7 +22,7 @@ template <class T, int W> class TokenWindow {
   }
 
   // run computes the sequence and writes its slot. out may be x.
-  AITER_DEVICE void run(const Served& p, const Run& r, int64_t b) {
+  AITER_DEVICE void run(const Served& p, const ServedSequence& r, int64_t b) {
     filter_.settle(filter_of(p));
     float v[W];
     AITER_UNROLL

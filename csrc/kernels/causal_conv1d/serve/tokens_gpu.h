@@ -32,14 +32,14 @@ template <class T, int W, int C, TokenForm kForm> class TokenVectors {
   AITER_DEVICE TokenVectors(const Served& p, int64_t d) : d_(d), none_(kAny ? W - int(p.width) : 0) { filter_.fetch(filter_of(p), d); }
 
   // load_x issues the loads of the first tile.
-  AITER_DEVICE void load_x(const Served& p, const Run& r) {
+  AITER_DEVICE void load_x(const Served& p, const ServedSequence& r) {
     const int part = p.part_of(d_);
     out_ = p.out[part].row<T>(r.row, d_ - p.begin_of(part)), step_ = p.out[part].last;
     load_tile(p, r, 0);
   }
 
   // load_state issues the loads of the values before the first token.
-  AITER_DEVICE void load_state(const Served& p, const Run& r) {
+  AITER_DEVICE void load_state(const Served& p, const ServedSequence& r) {
     const T* at = entry(p, r.from, r.end - H);
     AITER_UNROLL
     for (int k = 0; k < H; k++)
@@ -49,7 +49,7 @@ template <class T, int W, int C, TokenForm kForm> class TokenVectors {
   AITER_DEVICE void settle(const Served& p) { filter_.settle(filter_of(p)); }
 
   // run computes the sequence and writes its slot. out may be x, without a tree.
-  AITER_DEVICE void run(const Served& p, const Run& r, int64_t b) {
+  AITER_DEVICE void run(const Served& p, const ServedSequence& r, int64_t b) {
     const int64_t row = kAny ? p.window_row(r, b) : -1;
     if constexpr (kAny) {
       if (p.parents.data) return run_tree(p, r, b, row);
@@ -74,7 +74,7 @@ template <class T, int W, int C, TokenForm kForm> class TokenVectors {
   }
 
   // clear_outside clears the positions that belong to no sequence, of which sequence b is a neighbour.
-  AITER_DEVICE void clear_outside(const Served& p, const Run& r, int64_t b) const {
+  AITER_DEVICE void clear_outside(const Served& p, const ServedSequence& r, int64_t b) const {
     if (!p.clears) return;
     if constexpr (kOne) {
       if (!r.live) store_vec<T, C>(out_, V{});
@@ -96,7 +96,7 @@ template <class T, int W, int C, TokenForm kForm> class TokenVectors {
 
   AITER_DEVICE T* entry(const Served& p, int64_t slot, int64_t i) const { return p.state.row<T>(slot, d_) + i * p.state.last; }
 
-  AITER_DEVICE void load_tile(const Served& p, const Run& r, int t) {
+  AITER_DEVICE void load_tile(const Served& p, const ServedSequence& r, int t) {
     const T* at = p.inputs<T>(r, d_) + t * p.x.last;
     AITER_UNROLL
     for (int i = 0; i < kTile; i++)
@@ -104,7 +104,7 @@ template <class T, int W, int C, TokenForm kForm> class TokenVectors {
   }
 
   // compute computes token t from the values i to i + W - 1, and together with it the next ones, up to N, that exist.
-  template <int N> AITER_DEVICE void compute(const Served& p, const Run& r, int t, int i, int64_t row) const {
+  template <int N> AITER_DEVICE void compute(const Served& p, const ServedSequence& r, int t, int i, int64_t row) const {
     float y[N][C];
     AITER_UNROLL
     for (int n = 0; n < N; n++) {
@@ -135,7 +135,7 @@ template <class T, int W, int C, TokenForm kForm> class TokenVectors {
     }
   }
 
-  AITER_DEVICE void finish(const Served& p, const Run& r, int t, float (&y)[C]) const {
+  AITER_DEVICE void finish(const Served& p, const ServedSequence& r, int t, float (&y)[C]) const {
     if constexpr (kAny) {
       if (p.residual.data) {
         const V added = load_vec<T, C>(p.residual.row<T>(r.row, d_) + (r.start + t) * p.residual.last);
@@ -150,7 +150,7 @@ template <class T, int W, int C, TokenForm kForm> class TokenVectors {
   }
 
   // keep writes the values from `first` on as the slot.
-  AITER_DEVICE void keep(const Served& p, const Run& r, int first) const {
+  AITER_DEVICE void keep(const Served& p, const ServedSequence& r, int first) const {
     if (!kOne && r.to < 0) return;
     T* at = entry(p, r.to, -none_);
     AITER_UNROLL
@@ -159,7 +159,7 @@ template <class T, int W, int C, TokenForm kForm> class TokenVectors {
   }
 
   // shift writes the slot before the tokens are computed: with accepted tokens the values in front of them, otherwise all.
-  AITER_DEVICE void shift(const Served& p, const Run& r) const {
+  AITER_DEVICE void shift(const Served& p, const ServedSequence& r) const {
     if (!p.accepted.data) return store_state(p, r, p.kept);
     if (r.to < 0) return;
     T* at = entry(p, r.to, -none_ - 1);
@@ -169,7 +169,7 @@ template <class T, int W, int C, TokenForm kForm> class TokenVectors {
   }
 
   // store_state writes the last n values to the slot, from memory. It reads ahead of what it writes.
-  AITER_DEVICE void store_state(const Served& p, const Run& r, int64_t n) const {
+  AITER_DEVICE void store_state(const Served& p, const ServedSequence& r, int64_t n) const {
     constexpr int kAtOnce = 2;
     if (r.to < 0) return;
     AITER_ROLLED
@@ -185,11 +185,11 @@ template <class T, int W, int C, TokenForm kForm> class TokenVectors {
   }
 
   // place returns the address of X[u].
-  AITER_DEVICE const T* place(const Served& p, const Run& r, int64_t u) const {
+  AITER_DEVICE const T* place(const Served& p, const ServedSequence& r, int64_t u) const {
     return u >= 0 ? p.inputs<T>(r, d_) + u * p.x.last : entry(p, r.from, r.end + u);
   }
 
-  AITER_DEVICE void run_tree(const Served& p, const Run& r, int64_t b, int64_t row) {
+  AITER_DEVICE void run_tree(const Served& p, const ServedSequence& r, int64_t b, int64_t row) {
     AITER_ROLLED
     for (int t = 0; t < int(r.len); t++) {
       const T* at[W];
@@ -255,20 +255,20 @@ class IndexBits {
   bool wide_;
 };
 
-// TokenRun is Served::run with all loads in flight together; only slots in columns of the table wait for the columns.
-template <TokenForm kForm> class TokenRun {
+// LoadedSequence is Served::sequence with all loads in flight together; only slots in columns of the table wait for the columns.
+template <TokenForm kForm> class LoadedSequence {
  public:
-  AITER_DEVICE TokenRun(const Served& p, int64_t b)
+  AITER_DEVICE LoadedSequence(const Served& p, int64_t b)
       : start_(p.starts, kMany && p.starts.data, b), end_(p.starts, kMany && p.starts.data, b + 1),
         accepted_(p.accepted, kMany && p.accepted.data, b), first_(p.first, kMany && p.first.data, b),
         last_(p.last, kMany && p.last.data, b), slot_(p.table, p.table.data && p.table.columns > 0, b) {}
 
-  AITER_DEVICE Run settle(const Served& p, int64_t b) const {
+  AITER_DEVICE ServedSequence settle(const Served& p, int64_t b) const {
     if constexpr (!kMany) {
       const int64_t slot = slot_of(p, b, p.table.columns > 0, slot_);
       return {b, 0, 1, slot, slot, p.kept, slot >= 0};
     }
-    Run r{p.starts.data ? 0 : b, 0, p.seqlen, 0, 0, p.kept, true};
+    ServedSequence r{p.starts.data ? 0 : b, 0, p.seqlen, 0, 0, p.kept, true};
     if (p.starts.data) {
       r.start = start_.value();
       r.live = r.start >= 0 && end_.value() >= r.start && end_.value() <= p.seqlen;
@@ -336,10 +336,10 @@ causal_conv1d_serve_tokens_kernel(KernelParam<Served> p, FastDiv chunks) {
     int64_t b = sequence;
     pdl_trigger();
     pdl_wait();
-    const TokenRun<kForm> loaded(reload_kernarg(p), b);
+    const LoadedSequence<kForm> loaded(reload_kernarg(p), b);
     TokenVectors<T, W, C, kForm> tokens(reload_kernarg(p), place < p.dim ? place : 0);
     std::conditional_t<kOrdered, SlotUsers<SlotTable>, NoSlotUsers> others(SlotTable(reload_kernarg(p)));
-    Run r = loaded.settle(reload_kernarg(p), b);
+    ServedSequence r = loaded.settle(reload_kernarg(p), b);
     tokens.load_x(reload_kernarg(p), r);
     const bool live = r.live && r.len > 0;
     if (live) tokens.load_state(reload_kernarg(p), r);
@@ -356,7 +356,7 @@ causal_conv1d_serve_tokens_kernel(KernelParam<Served> p, FastDiv chunks) {
       if (!shared) break;
       b = next_with_slot(SlotTable(reload_kernarg(p)), r.from, b + 1, reload_kernarg(p).batch);
       if (b == reload_kernarg(p).batch) break;
-      r = reload_kernarg(p).run(b);
+      r = reload_kernarg(p).sequence(b);
       tokens.load_x(reload_kernarg(p), r);
       tokens.load_state(reload_kernarg(p), r);
     }

@@ -123,7 +123,7 @@ template <class T, int kN> class GroupEngine {
   }
 
   // A lane has these parts of A_s: the pairs of taps 0, -8 and 8 apart from W-1 - 16 (s+w-3) - g + 2t, the first one twice. The pair 8
-  // apart is the one -8 apart of the product before, and is read again nevertheless. ptxas does not see that a product runs from one
+  // apart is the one -8 apart of the product before, and is read again nevertheless. ptxas does not find that a product runs from one
   // iteration of a loop to the next: a copy of that pair would share a register with a pair that is read while the product runs.
   using Factor = uint32_t[4];
   static AITER_DEVICE uint32_t pair(uint32_t t) { return load_shared<Words<1>>(t).word[0]; }

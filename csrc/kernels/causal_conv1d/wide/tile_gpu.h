@@ -1,6 +1,6 @@
 // The common part of the kernels of wide filters: items, and tiles of rows in shared memory.
 //
-// A warp computes an *item*: kItem adjacent positions of a row. It copies them, and the positions that they see, to a tile in shared
+// A warp computes an *item*: kItem adjacent positions of a row. It copies them, and the positions that they use, to a tile in shared
 // memory, from where each lane reads what it multiplies. A tile consists of columns of E::kColumn adjacent positions, E::kPitch
 // elements apart. E is an engine, which multiplies: ToeplitzEngine on matrix cores, DirectEngine on vector units.
 //
