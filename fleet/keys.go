@@ -178,7 +178,7 @@ func LoadSigner(path string) (*Signer, error) {
 
 func parsePrivate(data []byte) (*ecdsa.PrivateKey, error) {
 	if bytes.Contains(data, []byte("ENCRYPTED")) {
-		return nil, errors.New("it has a password, which this program does not ask for; sign the pushed set with cosign sign --key, " +
+		return nil, errors.New("it has a password, which this program does not read; sign the pushed set with cosign sign --key, " +
 			"or give a key without a password: openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256")
 	}
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {

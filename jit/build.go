@@ -158,9 +158,9 @@ func (s *session) build(ctx context.Context, r Request) (res Result) {
 	}
 	s.observe(r, Event{Step: ToolchainFound, Digest: p.link.tc.Digest, Reason: p.link.tc.VersionLine})
 	s.observe(r, Event{Step: ModuleStarted, Units: len(p.units)})
-	said := newAnnouncement(s.m.opts.Logger, r)
-	res.Err = p.build(ctx, &res, said)
-	said.finish(res.Err)
+	log := newCompileLog(s.m.opts.Logger, r)
+	res.Err = p.build(ctx, &res, log)
+	log.finish(res.Err)
 	if res.Err != nil {
 		return res
 	}

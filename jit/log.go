@@ -47,9 +47,9 @@ func eventAttrs(e Event) []slog.Attr {
 	return attrs
 }
 
-// announcement logs the compiles of one request: their number as soon as every unit was looked up, and their time. It logs
+// compileLog logs the compiles of one request: their number as soon as every unit was looked up, and their time. It logs
 // nothing if the cache has all units.
-type announcement struct {
+type compileLog struct {
 	log     *slog.Logger
 	request Request
 	started time.Time
@@ -60,19 +60,19 @@ type announcement struct {
 	announced bool
 }
 
-func newAnnouncement(log *slog.Logger, r Request) *announcement {
-	return &announcement{log: log, request: r, started: time.Now()}
+func newCompileLog(log *slog.Logger, r Request) *compileLog {
+	return &compileLog{log: log, request: r, started: time.Now()}
 }
 
 // expect sets the number of units that will be looked up.
-func (a *announcement) expect(units int) {
+func (a *compileLog) expect(units int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.pending = units
 }
 
-// looked counts a unit that was looked up.
-func (a *announcement) looked(missed bool) {
+// lookedUp counts a unit that was looked up.
+func (a *compileLog) lookedUp(missed bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.pending--; missed {
@@ -85,7 +85,7 @@ func (a *announcement) looked(missed bool) {
 }
 
 // finish logs the end of the build.
-func (a *announcement) finish(err error) {
+func (a *compileLog) finish(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.announced {
@@ -99,7 +99,7 @@ func (a *announcement) finish(err error) {
 }
 
 // what is "3 units of module_x for gfx942".
-func (a *announcement) what() string {
+func (a *compileLog) what() string {
 	units := "units"
 	if a.missed == 1 {
 		units = "unit"
@@ -107,7 +107,7 @@ func (a *announcement) what() string {
 	return fmt.Sprintf("%d %s of %s for %s", a.missed, units, a.request.Module, a.request.Target)
 }
 
-func (a *announcement) attrs() []any {
+func (a *compileLog) attrs() []any {
 	if a.request.Part.Whole() {
 		return nil
 	}

@@ -148,11 +148,11 @@ func (p *plan) useCached(res *Result, c cachedPlan) {
 
 // build obtains the units, then the link. It repeats this if another process removed an
 // object from the cache before the link. It fails with [*cache.AccessError] after maxRounds.
-func (p *plan) build(ctx context.Context, res *Result, said *announcement) error {
+func (p *plan) build(ctx context.Context, res *Result, log *compileLog) error {
 	l := p.link
 	defer l.held.close()
 	for range maxRounds {
-		if err := p.buildUnits(ctx, res, said); err != nil {
+		if err := p.buildUnits(ctx, res, log); err != nil {
 			return err
 		}
 		l.identify(res.Units)
@@ -177,19 +177,19 @@ func (p *plan) build(ctx context.Context, res *Result, said *announcement) error
 
 // buildUnits obtains all units in parallel. A unit that an earlier round compiled keeps the
 // status [Compiled].
-func (p *plan) buildUnits(ctx context.Context, res *Result, said *announcement) error {
+func (p *plan) buildUnits(ctx context.Context, res *Result, log *compileLog) error {
 	before := res.Units
 	res.Units = make([]UnitResult, len(p.units))
 	group, ctx := errgroup.WithContext(ctx)
 	enqueued := p.link.m.slots.Reserve(len(p.units))
-	said.expect(len(p.units))
+	log.expect(len(p.units))
 	for i, u := range p.units {
 		u.ticket.enqueued = sync.OnceFunc(enqueued)
 		var once sync.Once
-		u.looked = func(missed bool) { once.Do(func() { said.looked(missed) }) }
+		u.lookedUp = func(missed bool) { once.Do(func() { log.lookedUp(missed) }) }
 		group.Go(func() error {
 			defer u.ticket.enqueued() // a hit needs no slot
-			defer u.looked(false)
+			defer u.lookedUp(false)
 			start := time.Now()
 			err := u.identify()
 			if err == nil {

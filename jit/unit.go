@@ -36,7 +36,7 @@ type unit struct {
 	pass    toolchain.Pass
 
 	snapshots *deps.Snapshots   // of files before the compiler starts
-	looked    func(missed bool) // is called after the first lookup; nil: the plan runs no action
+	lookedUp  func(missed bool) // is called after the first lookup; nil: the plan runs no action
 }
 
 var _ runner[UnitResult] = (*unit)(nil)
@@ -201,8 +201,8 @@ func (u *unit) event(e Event) Event {
 }
 
 func (u *unit) observe(e Event) {
-	if e.Step == UnitMissed && u.looked != nil {
-		u.looked(true)
+	if e.Step == UnitMissed && u.lookedUp != nil {
+		u.lookedUp(true)
 	}
 	u.action.observe(u.event(e))
 }

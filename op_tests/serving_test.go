@@ -148,7 +148,7 @@ func (g target) callInPlace(t *testing.T, op string, args []any) []float64 {
 	return floats(t, got)
 }
 
-// checkServingRefusals tests what the entry points see on the host.
+// checkServingRefusals tests the checks of the entry points on the host.
 func (g target) checkServingRefusals(t *testing.T) {
 	f32 := func(shape ...int64) *tensor.Tensor { return newTensor(t, tensor.Float32, shape...) }
 	i32 := func(shape ...int64) *tensor.Tensor { return newTensor(t, tensor.Int32, shape...) }

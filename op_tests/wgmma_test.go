@@ -18,7 +18,7 @@ import (
 )
 
 // TestRunningProducts checks that no instruction writes a register that a running wgmma product reads. A product runs
-// until its warps wait for it. ptxas does not always see that it runs from one iteration of a loop to the next.
+// until its warps wait for it. ptxas does not always find that it runs from one iteration of a loop to the next.
 func TestRunningProducts(t *testing.T) {
 	testenv.Long(t)
 	testenv.SkipRace(t)

@@ -13,7 +13,7 @@ import (
 )
 
 // The log at level info has what a build compiles and its time, and nothing if the cache has all units.
-func TestCompilesAreAnnounced(t *testing.T) {
+func TestCompilesAreLogged(t *testing.T) {
 	b := newFixture(t)
 	build := func() string {
 		var log bytes.Buffer
