@@ -109,7 +109,8 @@ func (g *goWriter) name(of string) string { return cmp.Or(g.names[of], goName(of
 // check refuses names that are no exported Go names, that belong to nothing, or that are equal.
 func (g *goWriter) check(ops []*opconfig.Op) error {
 	unused := maps.Clone(g.names)
-	methods := map[string]string{"Ops": "the type of all operators", "New": "the function that looks them up"}
+	methods := map[string]string{"Ops": "the type of all operators", "New": "the function that looks them up",
+		"OnHost": "the method for tensors in host memory"}
 	for _, op := range ops {
 		delete(unused, op.Name)
 		if other := methods[g.name(op.Name)]; other != "" {
@@ -146,6 +147,7 @@ func (g *goWriter) pkg(pkg string, modules []string, ops []*opconfig.Op) ([]byte
 	for _, op := range ops {
 		fmt.Fprintf(b, "%s *registry.Op\n", unexported(g.name(op.Name)))
 	}
+	b.WriteString("onHost tensor.Device // of the calls of [Ops.OnHost], else no device\n")
 	b.WriteString("}\n\n// New looks up the operators. It builds nothing; call [registry.Registry.Warm] to build before the first call.\n" +
 		"// The errors are [*registry.UnknownOpError], for a configuration without the operators, and [registry.ErrClosed].\n")
 	b.WriteString("func New(reg *registry.Registry) (*Ops, error) {\no := new(Ops)\n")
@@ -154,6 +156,8 @@ func (g *goWriter) pkg(pkg string, modules []string, ops []*opconfig.Op) ([]byte
 		fmt.Fprintf(b, "{&o.%s, %q},\n", unexported(g.name(op.Name)), op.Name)
 	}
 	b.WriteString("} {\nop, err := reg.Lookup(want.name)\nif err != nil {\nreturn nil, err\n}\n*want.op = op\n}\nreturn o, nil\n}\n")
+	b.WriteString("\n// OnHost returns the operators for tensors in host memory. Each call is a [registry.Op.CallHost] on the device: ")
+	b.WriteString("it waits for\n// the results.\nfunc (o *Ops) OnHost(dev tensor.Device) *Ops {\non := *o\non.onHost = dev\nreturn &on\n}\n")
 	for _, op := range ops {
 		if err := g.operator(op); err != nil {
 			return nil, err
@@ -188,7 +192,8 @@ func (g *goWriter) operator(op *opconfig.Op) error {
 	}
 	g.b.WriteString("}\n\n")
 	g.comment(name + " calls " + op.Name + doc + ".")
-	fmt.Fprintf(&g.b, "func (o *Ops) %s(ctx context.Context, a %s) error {\n%sreturn o.%s.Call(ctx, %s)\n}\n",
+	fmt.Fprintf(&g.b, "func (o *Ops) %s(ctx context.Context, a %s) error {\n%s"+
+		"if o.onHost.Type != 0 {\nreturn o.%[4]s.CallHost(ctx, o.onHost, %[5]s)\n}\nreturn o.%[4]s.Call(ctx, %[5]s)\n}\n",
 		name, name, strings.Join(set, ""), unexported(name), strings.Join(call, ", "))
 	return nil
 }

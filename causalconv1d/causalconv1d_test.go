@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/aiter-go/aiter/causalconv1d"
+	"github.com/aiter-go/aiter/device"
 	"github.com/aiter-go/aiter/internal/testenv"
 	"github.com/aiter-go/aiter/registry"
 	"github.com/aiter-go/aiter/tensor"
@@ -155,6 +156,20 @@ func TestVarlenContinues(t *testing.T) {
 	}
 	same(t, "out", out, []float64{191, 112, 103, 134})
 	same(t, "states", states, []float64{4, 2})
+}
+
+// OnHost calls on the device that it gets, and leaves the other operators as they are.
+func TestOnHost(t *testing.T) {
+	conv, ctx := family(t)
+	a := causalconv1d.Forward{Out: zeros(1, 1, 4), X: floats([]float32{1, 2, 3, 4}, 1, 1, 4), Weight: floats([]float32{10, 1}, 1, 2)}
+	var unknown *device.TypeError
+	if err := conv.OnHost(tensor.Device{Type: 77}).Forward(ctx, a); !errors.As(err, &unknown) {
+		t.Errorf("got %v, want a TypeError of the device", err)
+	}
+	if err := errors.Join(conv.OnHost(tensor.Host()).Forward(ctx, a), conv.Forward(ctx, a)); err != nil {
+		t.Error(err)
+	}
+	same(t, "out", a.Out, []float64{1, 12, 23, 34})
 }
 
 func TestErrors(t *testing.T) {

@@ -20,6 +20,7 @@ type Ops struct {
 	updateSplitQKV  *registry.Op
 	serveForward    *registry.Op
 	forwardSplitQKV *registry.Op
+	onHost          tensor.Device // of the calls of [Ops.OnHost], else no device
 }
 
 // New looks up the operators. It builds nothing; call [registry.Registry.Warm] to build before the first call.
@@ -49,6 +50,14 @@ func New(reg *registry.Registry) (*Ops, error) {
 	return o, nil
 }
 
+// OnHost returns the operators for tensors in host memory. Each call is a [registry.Op.CallHost] on the device: it waits for
+// the results.
+func (o *Ops) OnHost(dev tensor.Device) *Ops {
+	on := *o
+	on.onHost = dev
+	return &on
+}
+
 // Forward are the arguments of [Ops.Forward].
 type Forward struct {
 	Out *tensor.Tensor // written: (B, D, L), the type of x
@@ -70,6 +79,9 @@ type Forward struct {
 // Forward calls causal_conv1d_fwd: out = causal conv1d(x, weight) + bias, optionally followed by
 // SiLU.
 func (o *Ops) Forward(ctx context.Context, a Forward) error {
+	if o.onHost.Type != 0 {
+		return o.forward.CallHost(ctx, o.onHost, a.Out, a.X, a.Weight, a.Bias, a.SiLU, a.SeqIdx, a.InitialStates, a.FinalStates)
+	}
 	return o.forward.Call(ctx, a.Out, a.X, a.Weight, a.Bias, a.SiLU, a.SeqIdx, a.InitialStates, a.FinalStates)
 }
 
@@ -98,6 +110,9 @@ type Backward struct {
 // Backward calls causal_conv1d_bwd: gradients of causal_conv1d_fwd for x, weight, bias and the
 // initial states.
 func (o *Ops) Backward(ctx context.Context, a Backward) error {
+	if o.onHost.Type != 0 {
+		return o.backward.CallHost(ctx, o.onHost, a.DX, a.DWeight, a.DBias, a.X, a.Weight, a.Bias, a.DOut, a.SiLU, a.SeqIdx, a.InitialStates, a.DFinalStates, a.DInitialStates)
+	}
 	return o.backward.Call(ctx, a.DX, a.DWeight, a.DBias, a.X, a.Weight, a.Bias, a.DOut, a.SiLU, a.SeqIdx, a.InitialStates, a.DFinalStates, a.DInitialStates)
 }
 
@@ -123,6 +138,9 @@ func (o *Ops) Update(ctx context.Context, a Update) error {
 	padSlotValue := int64(-1)
 	if a.PadSlot != nil {
 		padSlotValue = *a.PadSlot
+	}
+	if o.onHost.Type != 0 {
+		return o.update.CallHost(ctx, o.onHost, a.Out, a.X, a.ConvState, a.Weight, a.Bias, a.SiLU, a.CacheSeqlens, a.ConvStateIndices, padSlotValue)
 	}
 	return o.update.Call(ctx, a.Out, a.X, a.ConvState, a.Weight, a.Bias, a.SiLU, a.CacheSeqlens, a.ConvStateIndices, padSlotValue)
 }
@@ -151,6 +169,9 @@ func (o *Ops) VarlenForward(ctx context.Context, a VarlenForward) error {
 	if a.PadSlot != nil {
 		padSlotValue = *a.PadSlot
 	}
+	if o.onHost.Type != 0 {
+		return o.varlenForward.CallHost(ctx, o.onHost, a.Out, a.X, a.Weight, a.Bias, a.SiLU, a.QueryStartLoc, a.ConvStates, a.CacheIndices, a.HasInitialState, padSlotValue)
+	}
 	return o.varlenForward.Call(ctx, a.Out, a.X, a.Weight, a.Bias, a.SiLU, a.QueryStartLoc, a.ConvStates, a.CacheIndices, a.HasInitialState, padSlotValue)
 }
 
@@ -164,6 +185,9 @@ type VarlenStates struct {
 // VarlenStates calls causal_conv1d_varlen_states: the last values of each packed sequence; short
 // sequences are padded with zeros on the left.
 func (o *Ops) VarlenStates(ctx context.Context, a VarlenStates) error {
+	if o.onHost.Type != 0 {
+		return o.varlenStates.CallHost(ctx, o.onHost, a.States, a.X, a.CuSeqlens)
+	}
 	return o.varlenStates.Call(ctx, a.States, a.X, a.CuSeqlens)
 }
 
@@ -232,6 +256,9 @@ func (o *Ops) ServeUpdate(ctx context.Context, a ServeUpdate) error {
 	if a.PadSlot != nil {
 		padSlotValue = *a.PadSlot
 	}
+	if o.onHost.Type != 0 {
+		return o.serveUpdate.CallHost(ctx, o.onHost, a.Out, a.X, a.ConvState, a.Weight, a.Bias, a.SiLU, a.ConvStateIndices, a.QueryStartLoc, maxQueryLenValue, a.NumAcceptedTokens, a.BlockIdxLastScheduledToken, a.InitialStateIdx, a.RetrieveParentToken, a.Residual, a.IntermediateConvWindow, a.IntermediateStateIndices, leadingStateValue, clearPaddingValue, padSlotValue)
+	}
 	return o.serveUpdate.Call(ctx, a.Out, a.X, a.ConvState, a.Weight, a.Bias, a.SiLU, a.ConvStateIndices, a.QueryStartLoc, maxQueryLenValue, a.NumAcceptedTokens, a.BlockIdxLastScheduledToken, a.InitialStateIdx, a.RetrieveParentToken, a.Residual, a.IntermediateConvWindow, a.IntermediateStateIndices, leadingStateValue, clearPaddingValue, padSlotValue)
 }
 
@@ -262,6 +289,9 @@ func (o *Ops) UpdateSplitQKV(ctx context.Context, a UpdateSplitQKV) error {
 	padSlotValue := int64(-1)
 	if a.PadSlot != nil {
 		padSlotValue = *a.PadSlot
+	}
+	if o.onHost.Type != 0 {
+		return o.updateSplitQKV.CallHost(ctx, o.onHost, a.Q, a.K, a.V, a.X, a.ConvState, a.Weight, a.Bias, a.SiLU, a.ConvStateIndices, leadingStateValue, padSlotValue)
 	}
 	return o.updateSplitQKV.Call(ctx, a.Q, a.K, a.V, a.X, a.ConvState, a.Weight, a.Bias, a.SiLU, a.ConvStateIndices, leadingStateValue, padSlotValue)
 }
@@ -317,6 +347,9 @@ func (o *Ops) ServeForward(ctx context.Context, a ServeForward) error {
 	if a.PadSlot != nil {
 		padSlotValue = *a.PadSlot
 	}
+	if o.onHost.Type != 0 {
+		return o.serveForward.CallHost(ctx, o.onHost, a.Out, a.X, a.ConvStates, a.Weight, a.QueryStartLoc, a.Bias, a.SiLU, a.CacheIndices, a.HasInitialState, a.BlockIdxFirstScheduledToken, a.BlockIdxLastScheduledToken, a.InitialStateIdx, a.NumComputedTokens, a.BlockSizeToAlign, leadingStateValue, skipEmptyValue, padSlotValue)
+	}
 	return o.serveForward.Call(ctx, a.Out, a.X, a.ConvStates, a.Weight, a.QueryStartLoc, a.Bias, a.SiLU, a.CacheIndices, a.HasInitialState, a.BlockIdxFirstScheduledToken, a.BlockIdxLastScheduledToken, a.InitialStateIdx, a.NumComputedTokens, a.BlockSizeToAlign, leadingStateValue, skipEmptyValue, padSlotValue)
 }
 
@@ -359,6 +392,9 @@ func (o *Ops) ForwardSplitQKV(ctx context.Context, a ForwardSplitQKV) error {
 	padSlotValue := int64(-1)
 	if a.PadSlot != nil {
 		padSlotValue = *a.PadSlot
+	}
+	if o.onHost.Type != 0 {
+		return o.forwardSplitQKV.CallHost(ctx, o.onHost, a.Q, a.K, a.V, a.X, a.ConvStates, a.Weight, a.QueryStartLoc, a.Bias, a.SiLU, a.CacheIndices, a.HasInitialState, leadingStateValue, skipEmptyValue, padSlotValue)
 	}
 	return o.forwardSplitQKV.Call(ctx, a.Q, a.K, a.V, a.X, a.ConvStates, a.Weight, a.QueryStartLoc, a.Bias, a.SiLU, a.CacheIndices, a.HasInitialState, leadingStateValue, skipEmptyValue, padSlotValue)
 }

@@ -7,7 +7,7 @@ import (
 
 // beginSpan begins a span of the host for a device. It costs a test of a pointer without a recorder.
 func beginSpan(rec *trace.Recorder, k trace.Kind, dev tensor.Device, bytes int64) trace.Active {
-	if rec == nil {
+	if !rec.Recording() {
 		return trace.Active{}
 	}
 	a := rec.Begin(k, "")
@@ -40,10 +40,11 @@ func copySpan(dst, src Region) trace.Span {
 
 // Launch runs a function that queues work on a stream, or on the CPU does the work. It records the function as a span of the
 // host and the work as a span of the device, with the kind, the name and the call of work. The device measures the work with two
-// events, except while a stream is captured. Without a recorder Launch only runs the function. Its error is that of the function.
+// events, except while a stream is captured. Without a recorder, or while it is paused, Launch only runs the
+// function. Its error is that of the function.
 func (d *Devices) Launch(s Stream, work trace.Span, queue func() error) error {
 	rec := d.opts.Trace
-	if rec == nil {
+	if !rec.Recording() {
 		return queue()
 	}
 	drv, err := d.Driver(s.Device.Type)
@@ -67,7 +68,7 @@ func (d *Devices) Launch(s Stream, work trace.Span, queue func() error) error {
 
 // queued runs a function that queues a copy or a graph, and records it.
 func (g *gpu) queued(s Stream, work trace.Span, queue func() error) error {
-	if g.trace == nil {
+	if g.trace == nil || !g.trace.rec.Recording() {
 		return queue()
 	}
 	return g.launch(s, trace.Queue, work, queue)

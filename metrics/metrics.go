@@ -1,4 +1,4 @@
-// Package metrics exports counts and times of builds to Prometheus.
+// Package metrics exports counts and times of builds, and the memory of pools, to Prometheus.
 //
 //	m := metrics.New()
 //	reg, err := registry.Open(ctx, registry.Options{Observer: m})
@@ -22,7 +22,7 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// Collector receives the events of builds and exports them to Prometheus. It is safe
+// Collector receives the events of builds, and exports them and the counters of pools to Prometheus. It is safe
 // for concurrent use, and several registries may share one.
 type Collector struct {
 	info        prometheus.Gauge
@@ -39,6 +39,7 @@ type Collector struct {
 	quarantined prometheus.Counter
 	trimmed     prometheus.Counter
 	cache       cacheSize
+	pools       poolMemory
 }
 
 var (
@@ -92,6 +93,7 @@ func New() *Collector {
 			Help: "Libraries that were removed to keep the limits of the cache.",
 		}),
 		cache: newCacheSize(),
+		pools: newPoolMemory(),
 	}
 	return c
 }
@@ -181,7 +183,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 func (c *Collector) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		c.info, c.builds, c.units, c.compiles, c.links, c.linkHits, c.compilers, c.waits, c.reloads,
-		c.pulls, c.faults, c.quarantined, c.trimmed, &c.cache,
+		c.pulls, c.faults, c.quarantined, c.trimmed, &c.cache, &c.pools,
 	}
 }
 

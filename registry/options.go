@@ -35,7 +35,7 @@ type Options struct {
 
 	// Trace records a timeline of builds, loads, calls, launches and of what [Registry.Devices] does: allocations, copies and
 	// waits. Devices measure kernels with events, without a wait; work of a stream that is captured in a graph has no time.
-	// A recorder may be used by several registries. nil: nothing is recorded, and calls have no extra cost.
+	// A recorder may be used by several registries, and may be paused. nil: nothing is recorded, and calls have no extra cost.
 	Trace *trace.Recorder
 
 	// Modules are sources of modules and operators besides those of aiter: each an [embed.FS] of the program, or a

@@ -103,6 +103,9 @@ func (r *recording) BeginCall(ctx context.Context, op *Op) (context.Context, fun
 	if r.next != nil {
 		ctx, endOther = r.next.BeginCall(ctx, op)
 	}
+	if !r.rec.Recording() {
+		return ctx, endOther
+	}
 	span := r.rec.Begin(trace.Call, op.Name())
 	span.Call = r.rec.NewID()
 	return context.WithValue(ctx, callKey{}, span.Call), func(result CallResult) {

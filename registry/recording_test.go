@@ -46,6 +46,11 @@ func TestTrace(t *testing.T) {
 		t.Errorf("the other observers saw %v, %d compiles, %+v", paths, n.n.Load(), f.calls)
 	}
 	rec.Reset()
+	rec.Pause()
+	if err := op.Call(t.Context(), out, x, w); err != nil || len(rec.Timeline().Spans) > 0 {
+		t.Errorf("while the recorder is paused a call recorded %+v, %v", rec.Timeline().Spans, err)
+	}
+	rec.Resume()
 	if err := op.Call(t.Context(), out, x); err == nil {
 		t.Error("a call without the weight is no error")
 	}

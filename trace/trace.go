@@ -84,6 +84,7 @@ type Recorder struct {
 	begin time.Time
 	limit int
 	ids   atomic.Uint64 // of calls and flows
+	pause atomic.Bool
 
 	mu       sync.Mutex
 	spans    []Span // a ring once it has limit spans
@@ -97,6 +98,24 @@ type Recorder struct {
 func New(o Options) *Recorder {
 	return &Recorder{begin: time.Now(), limit: max(1, cmp.Or(o.Limit, DefaultLimit)), sources: map[uint64]func(){}}
 }
+
+// Pause ends recording until [Recorder.Resume]: spans that would begin then are left out, and calls have almost no extra cost. What
+// is recorded stays. A service that records on request pauses its recorder at the start.
+func (r *Recorder) Pause() {
+	if r != nil {
+		r.pause.Store(true)
+	}
+}
+
+// Resume continues recording after [Recorder.Pause].
+func (r *Recorder) Resume() {
+	if r != nil {
+		r.pause.Store(false)
+	}
+}
+
+// Recording reports whether a span that begins now is recorded: false for a nil recorder and after [Recorder.Pause].
+func (r *Recorder) Recording() bool { return r != nil && !r.pause.Load() }
 
 // Now returns the time since the recorder's begin.
 func (r *Recorder) Now() time.Duration {
@@ -136,7 +155,7 @@ func (r *Recorder) Add(s Span) {
 
 // Begin begins a span of the host in this goroutine, which ends with [Active.End].
 func (r *Recorder) Begin(k Kind, name string) Active {
-	if r == nil {
+	if !r.Recording() {
 		return Active{}
 	}
 	a := Active{rec: r, Span: Span{Kind: k, Name: name}}
@@ -164,7 +183,7 @@ func (a *Active) End(err error) {
 	a.rec.Add(a.Span)
 }
 
-// Recorded reports whether the span will be recorded: false for a span of a nil recorder.
+// Recorded reports whether the span will be recorded: false for one that began without [Recorder.Recording].
 func (a *Active) Recorded() bool { return a.rec != nil }
 
 // OnRead registers a function that adds spans which are not complete yet, such as those of kernels whose time a device still

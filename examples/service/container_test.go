@@ -23,7 +23,9 @@ func TestContainer(t *testing.T) {
 	root := testenv.Root(t)
 	dockerfile := read(t, filepath.Join(root, "examples/kubernetes/Dockerfile"))
 	deployment := read(t, filepath.Join(root, "examples/kubernetes/deployment.yaml"))
-	for _, want := range []string{"readOnlyRootFilesystem: true", "path: /ready, port: 8080", "runAsUser: 65532"} {
+	for _, want := range []string{
+		"readOnlyRootFilesystem: true", "path: /readyz, port: 8080", "path: /healthz, port: 8080", "runAsUser: 65532",
+	} {
 		if !strings.Contains(deployment, want) {
 			t.Errorf("deployment.yaml lacks %q", want)
 		}
@@ -87,7 +89,7 @@ func TestContainer(t *testing.T) {
 	go func() { ended <- service.Wait() }()
 	go func() {
 		defer close(ready)
-		waitFor(t, "http://"+addr+"/ready")
+		waitFor(t, "http://"+addr+"/readyz")
 	}()
 	select {
 	case err := <-ended:

@@ -2,8 +2,9 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
-	"errors"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -15,17 +16,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aiter-go/aiter/metrics"
+	"github.com/aiter-go/aiter/examples/service/api"
 	"github.com/aiter-go/aiter/registry"
 	"github.com/aiter-go/aiter/tensor"
 )
 
-const small = `{"x": [[[1,2,3,4]]], "weight": [[10,1]]}`
-
 // shortLimits are the program's limits with times that a test can wait for.
 func shortLimits() limits {
-	l := defaultLimits()
-	l.forHeader, l.forBody, l.forAnswer, l.forStop = time.Second, time.Second, time.Second, 10*time.Second
+	l := defaultLimits(tensor.Host())
+	l.forHeader, l.forBody, l.forAnswer, l.forStop, l.drain = time.Second, time.Second, time.Second, 10*time.Second, 0
 	return l
 }
 
@@ -37,23 +36,22 @@ type server struct {
 	stop    context.CancelFunc
 	stopped chan struct{} // closed when serve has returned err
 	err     error
+	conn    net.Conn // of halfSent
 }
 
-// start serves until the test ends.
-func start(t *testing.T, l limits) *server {
+// start makes a service that is ready, and serves until the test ends.
+func start(t *testing.T, l limits, o registry.Options) *server {
 	t.Helper()
-	counts := metrics.New()
-	reg, err := registry.Open(t.Context(), registry.Options{Observer: counts})
-	if err != nil {
-		t.Fatal(err)
-	}
-	svc, err := newService(reg, tensor.Host(), counts, l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	svc := open(t, l, o)
 	if err := svc.warm(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	return listen(t, svc)
+}
+
+// listen serves until the test ends.
+func listen(t *testing.T, svc *service) *server {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -67,8 +65,8 @@ func start(t *testing.T, l limits) *server {
 	t.Cleanup(func() {
 		stop()
 		<-s.stopped
-		if err := errors.Join(s.err, reg.Close()); err != nil {
-			t.Error(err)
+		if s.err != nil {
+			t.Error(s.err)
 		}
 	})
 	return s
@@ -106,20 +104,13 @@ func (s *server) waitBegun(t *testing.T, n int64) {
 	}
 }
 
-// post sends a request on a connection of its own.
-func (s *server) post(body string) (code int, text string, err error) {
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Post("http://"+s.addr+"/conv1d", "application/json", strings.NewReader(body))
-	if err != nil {
-		return 0, "", err
-	}
-	defer resp.Body.Close()
-	all, err := io.ReadAll(resp.Body)
-	return resp.StatusCode, string(all) + resp.Header.Get("Retry-After"), err
+func head(lines string) string {
+	return "POST /v1/conv1d HTTP/1.1\r\nHost: x\r\n" + lines + "\r\n\r\n"
 }
 
-func head(lines string) string {
-	return "POST /conv1d HTTP/1.1\r\nHost: x\r\n" + lines + "\r\n\r\n"
+// typed is the head of a request with a body of n bytes.
+func typed(n int) string {
+	return head(fmt.Sprintf("Content-Type: %s\r\nContent-Length: %d", api.Safetensors, n))
 }
 
 // TestSlowAndEndless has clients whose request does not end. Each gets an answer and
@@ -127,7 +118,7 @@ func head(lines string) string {
 func TestSlowAndEndless(t *testing.T) {
 	l := shortLimits()
 	l.body = 1 << 20
-	s := start(t, l)
+	s := start(t, l, registry.Options{})
 	for name, c := range map[string]struct {
 		request string
 		repeat  string // sent over and over
@@ -135,16 +126,16 @@ func TestSlowAndEndless(t *testing.T) {
 		code    int // 0: disconnected without an answer; -1: either
 		within  time.Duration
 	}{
-		"slow header": {"POST /conv1d HTTP/1.1\r\n", "X: y\r\n", 50 * time.Millisecond, 0, 5 * time.Second},
+		"slow header": {"POST /v1/conv1d HTTP/1.1\r\n", "X: y\r\n", 50 * time.Millisecond, 0, 5 * time.Second},
 		"no header":   {"", "", time.Second, 0, 5 * time.Second},
-		"slow body":   {head("Content-Length: 1000"), " ", 50 * time.Millisecond, 408, 5 * time.Second},
-		"silent body": {head("Content-Length: 1000") + "{", "", time.Second, 408, 5 * time.Second},
-		"slow chunks": {head("Transfer-Encoding: chunked"), "1\r\n \r\n", 50 * time.Millisecond, 408, 5 * time.Second},
-		"chunks without end": {head("Transfer-Encoding: chunked"), "10000\r\n" + strings.Repeat(" ", 1<<16) + "\r\n", 0,
-			413, 5 * time.Second},
-		"huge length": {head("Content-Length: 9223372036854775807"), "", time.Second, 413, time.Second},
-		"huge header": {"POST /conv1d HTTP/1.1\r\nX: " + strings.Repeat("y", 64<<10), "", time.Second, 431, time.Second},
-		"slow body of another handler": {"GET /ready HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", " ", 50 * time.Millisecond,
+		"slow body":   {typed(1000), " ", 50 * time.Millisecond, 408, 5 * time.Second},
+		"silent body": {typed(1000) + "{", "", time.Second, 408, 5 * time.Second},
+		"no length": {head("Transfer-Encoding: chunked\r\nContent-Type: " + string(api.NPY)), "1\r\n \r\n", 50 * time.Millisecond,
+			411, 5 * time.Second},
+		"a long body": {typed(1<<20 + 1), strings.Repeat(" ", 1<<16), 0, 413, time.Second},
+		"huge length": {head("Content-Length: 9223372036854775807\r\nContent-Type: " + string(api.NPY)), "", time.Second, 413, time.Second},
+		"huge header": {"POST /v1/conv1d HTTP/1.1\r\nX: " + strings.Repeat("y", 64<<10), "", time.Second, 431, time.Second},
+		"slow body of another handler": {"GET /readyz HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", " ", 50 * time.Millisecond,
 			-1, 5 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -184,45 +175,49 @@ func (s *server) checkFree(t *testing.T) {
 		t.Fatalf("memory is held: %v", err)
 	}
 	s.memory.Release(s.limits.memory)
-	if err := s.calls.Acquire(ctx, s.limits.calls); err != nil {
-		t.Fatalf("calls are held: %v", err)
-	}
-	s.calls.Release(s.limits.calls)
 }
 
-// wide is a request whose answer is several times as long.
-func wide(values int) string {
-	return `{"weight": [[0.1234567]], "x": [[[` + strings.Repeat("1,", values-1) + `1]]]}`
+// large is a request of n bytes and some more, whose answer has as many.
+func large(t *testing.T, n int64) []byte {
+	t.Helper()
+	return encode(t, api.Safetensors, set{api.X: pattern(t, tensor.Float32, 0, n/8, 2)})
 }
 
 // TestStalledReader has a client that sends a request and does not read the answer,
 // which exceeds the kernel's buffers: the request must end all the same.
 func TestStalledReader(t *testing.T) {
-	s := start(t, shortLimits())
-	body := wide(1 << 20)
-	conn := s.dial(t, head(fmt.Sprintf("Content-Length: %d", len(body)))+body)
+	s := start(t, shortLimits(), registry.Options{})
+	body := large(t, 16<<20)
+	conn := s.dial(t, typed(len(body))+string(body))
 	if err := conn.(*net.TCPConn).SetReadBuffer(4096); err != nil {
 		t.Fatal(err)
 	}
-	s.waitBegun(t, 1)
+	first := make([]byte, len("HTTP/1.1 200"))
+	if _, err := io.ReadFull(conn, first); err != nil || string(first) != "HTTP/1.1 200" {
+		t.Fatalf("got %q, %v", first, err)
+	}
+	if s.memory.TryAcquire(s.limits.memory) {
+		t.Error("all memory is free while an answer is written")
+	}
 	s.checkFree(t)
 }
 
-// TestBusy checks that requests beyond the limits are answered with 503 and a time to try again, that
-// requests within the limits are answered, and that the memory of a request stays
-// within its reservation.
+// TestBusy checks that requests beyond the limits are told to come again, that
+// requests within the limits are answered, and that all memory is free afterwards.
 func TestBusy(t *testing.T) {
 	l := shortLimits()
-	l.calls, l.memory = 1, 96<<20
-	s := start(t, l)
+	l.memory = 32 << 20
+	s := start(t, l, registry.Options{})
+	body := large(t, 1<<20)
 	var answered, busy atomic.Int64
 	var clients sync.WaitGroup
 	for range 100 {
 		clients.Go(func() {
-			switch code, text, err := s.post(wide(100_000)); {
+			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+			switch code, _, text, err := post(client, s.addr, string(api.Safetensors), "", "", body); {
 			case code == 200 && err == nil:
 				answered.Add(1)
-			case code == 503 && strings.Contains(text, "try again later") && strings.HasSuffix(text, "1"):
+			case code == 503 && strings.Contains(string(text), "try again later"):
 				busy.Add(1)
 			default:
 				t.Errorf("got %d %.100q, %v", code, text, err)
@@ -234,79 +229,61 @@ func TestBusy(t *testing.T) {
 		t.Errorf("%d answered, %d busy", answered.Load(), busy.Load())
 	}
 	s.checkFree(t)
-	if code, text, err := s.post(wide(2 << 20)); code != 503 || err != nil {
-		t.Errorf("a request larger than all memory: %d %s, %v", code, text, err)
+	if code, _, text := s.send(t, string(api.Safetensors), "", "", large(t, 6<<20)); code != 413 {
+		t.Errorf("a request that needs more than all memory: %d %s", code, text)
 	}
-	if code, text, err := s.post(small); code != 200 || err != nil {
-		t.Errorf("afterwards: %d %s, %v", code, text, err)
+	if code, _, text := s.send(t, string(api.Safetensors), "", "", large(t, 1<<10)); code != 200 {
+		t.Errorf("afterwards: %d %s", code, text)
 	}
 }
 
-// TestMemoryPerByte checks that a request allocates no more memory for each byte of
-// its body than is reserved for it.
-func TestMemoryPerByte(t *testing.T) {
-	s := start(t, defaultLimits())
-	for name, body := range map[string]string{
-		"numbers":     wide(1 << 20),
-		"empty lists": `{"weight": [[1]], "x": [[` + strings.Repeat("[],", 1<<19) + `[]]]}`,
-		"lists":       `{"weight": [[1]], "x": [` + strings.Repeat("[[1]],", 1<<19) + `[[1]]]}`,
-	} {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		resp, err := http.Post("http://"+s.addr+"/conv1d", "application/json", strings.NewReader(body))
+// TestRefusal checks the headers of refusals, and the code of a call that takes too long.
+func TestRefusal(t *testing.T) {
+	l := shortLimits()
+	l.queue, l.forCall = 0, 0
+	s := start(t, l, registry.Options{})
+	post := func() *http.Response {
+		resp, err := http.Post("http://"+s.addr+"/v1/conv1d", string(api.Safetensors), bytes.NewReader(large(t, 1<<10)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-			t.Error(err)
-		}
 		_ = resp.Body.Close()
-		runtime.ReadMemStats(&after)
-		// A number of two bytes is also on the device, as input and output.
-		perByte := (after.TotalAlloc-before.TotalAlloc)/uint64(len(body)) + 4
-		if perByte > memoryPerByte {
-			t.Errorf("%s: %d, %d bytes for each of the body's, and %d are reserved", name, resp.StatusCode, perByte, memoryPerByte)
-		}
-		t.Logf("%s: %d, %d bytes for each of %d", name, resp.StatusCode, perByte, len(body))
+		return resp
+	}
+	if resp := post(); resp.StatusCode != 503 || resp.Header.Get("Retry-After") != "1" {
+		t.Errorf("with a full queue: %s, %v", resp.Status, resp.Header)
+	}
+	never := newBatcher(nil, limits{queue: 1}, s.counts) // no call runs
+	s.batches.stop()
+	s.service.batches = never
+	if resp := post(); resp.StatusCode != 504 {
+		t.Errorf("behind the deadline: %s", resp.Status)
 	}
 }
 
-// TestStopUnderLoad checks that each request that has reached the service gets an
-// answer, and that a stop ends in time despite slow clients.
-func TestStopUnderLoad(t *testing.T) {
-	s := start(t, shortLimits())
-	s.dial(t, "POST /conv1d HTTP/1.1\r\n")
-	s.dial(t, head("Content-Length: 1000")+"{")
-	stalled := wide(1 << 20)
-	s.dial(t, head(fmt.Sprintf("Content-Length: %d", len(stalled)))+stalled)
-	const slow = 2 // the header of the third never ends
-	var answered, refused atomic.Int64
-	var clients sync.WaitGroup
-	for range 8 {
-		clients.Go(func() {
-			for {
-				code, text, err := s.post(wide(20_000))
-				if err != nil { // the request has not reached the service
-					refused.Add(1)
-					return
-				}
-				answered.Add(1)
-				if code != 200 && code != 503 {
-					t.Errorf("got %d %.100q", code, text)
-				}
-			}
-		})
+// TestMemory checks that a request allocates no more memory than is reserved for it.
+func TestMemory(t *testing.T) {
+	own, err := newFilters(values(t, []float32{1, 2}, 2, 1), nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	s.waitBegun(t, slow+8)
-	begin := time.Now()
-	s.stop()
-	<-s.stopped // with all memory
-	if took := time.Since(begin); took > s.limits.forStop+10*time.Second {
-		t.Errorf("the stop took %s", took)
+	var names strings.Builder
+	for i := range 2300 {
+		fmt.Fprintf(&names, `"%d":{"dtype":"F32"},`, i)
 	}
-	clients.Wait()
-	if begun := s.begun.Load() - slow; begun < 8 || answered.Load() != begun || refused.Load() != 8 {
-		t.Errorf("of %d requests %d got an answer; %d were refused, expected 8", begun, answered.Load(), refused.Load())
+	header := "{" + strings.TrimSuffix(names.String(), ",") + "}"
+	long := append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...)
+	for name, body := range map[string][]byte{"numbers": large(t, 8<<20), "a long header": long} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := decode(body, api.Safetensors, own)
+		runtime.ReadMemStats(&after)
+		// One of the bytes that are reserved for each byte is the body's, another one its smaller buffer's.
+		used, most := after.TotalAlloc-before.TotalAlloc, uint64((memoryPerByte-2)*len(body)+memoryOfDecoding)
+		if used > most {
+			t.Errorf("%s: %d bytes, and %d are reserved (%v)", name, used, most, err)
+		}
+		t.Logf("%s: %d of %d bytes (%.80v)", name, used, most, err)
 	}
 }
 
@@ -315,8 +292,8 @@ func TestStopUnderLoad(t *testing.T) {
 func TestStopCutsOff(t *testing.T) {
 	l := shortLimits()
 	l.forBody, l.forStop = 20*time.Second, 200*time.Millisecond
-	s := start(t, l)
-	s.dial(t, head("Content-Length: 1000")+"{")
+	s := start(t, l, registry.Options{})
+	s.dial(t, typed(1000)+"{")
 	s.waitBegun(t, 1)
 	begin := time.Now()
 	s.stop()

@@ -1,46 +1,58 @@
 package main
 
 import (
-	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
-	"runtime"
 	"time"
 
 	"golang.org/x/sync/semaphore"
+
+	"github.com/aiter-go/aiter/tensor"
 )
 
-// limits bound the memory and time of requests. forStop exceeds the time of a request:
-// its header, its body and the reading of its answer.
+// limits bound the memory and time of requests. forStop exceeds the time of a request: its header, its body, its call and the reading
+// of its answer.
 type limits struct {
 	body   int64 // bytes of a request
-	memory int64 // bytes of all requests at once: at least memoryPerByte times body
-	calls  int64 // number at once
+	memory int64 // host memory in bytes of all requests at once
+	tokens int64 // of a batch; 0: each request is a call of its own
+	queue  int   // requests that wait for a call
+	calls  int   // at once
 
-	forHeader, forBody, forAnswer time.Duration // time limits of a client
-	forStop                       time.Duration // after which a stop disconnects the remaining clients
+	forHeader, forBody, forCall, forAnswer time.Duration // time limits of a request
+	drain                                  time.Duration // from a signal to the end of accepting
+	forStop                                time.Duration // after drain; then a stop disconnects the remaining clients
 }
 
-func defaultLimits() limits {
-	return limits{
-		body: 16 << 20, memory: 2 << 30, calls: 2 * int64(runtime.NumCPU()),
-		forHeader: 5 * time.Second, forBody: 10 * time.Second, forAnswer: 10 * time.Second,
-		forStop: 30 * time.Second,
+// defaultLimits returns the limits for a device. A GPU has two calls, so that one packs while another computes.
+func defaultLimits(dev tensor.Device) limits {
+	l := limits{
+		body: 64 << 20, memory: 2 << 30, tokens: 1 << 16, queue: 1024, calls: 1,
+		forHeader: 5 * time.Second, forBody: 10 * time.Second, forCall: 10 * time.Second, forAnswer: 10 * time.Second,
+		drain: 3 * time.Second, forStop: 40 * time.Second,
 	}
+	if !dev.IsHost() {
+		l.calls = 2
+	}
+	return l
 }
 
 const (
-	// memoryPerByte is the memory of a request for each byte of its body: the numbers
-	// (two bytes of body or more each) on the host and on the device, the result, and
-	// the answer.
-	memoryPerByte = 96
-	// bodyChunk is the number of bytes read before more memory is reserved.
-	bodyChunk = 4 << 10
+	// memoryPerByte is the memory that a body's buffer needs for each byte while the request is decoded: the byte, its copy when the
+	// buffer grows, and the tensors.
+	memoryPerByte = 4
+	// memoryOfDecoding is the memory for the header of a request, besides its bytes.
+	memoryOfDecoding = 1 << 20
+	// firstBuffer is the size of a body's first buffer. Later ones have twice as many bytes as have arrived.
+	firstBuffer = 64 << 10
 )
 
-// errBusy is the error for a request while others use all memory or calls.
-var errBusy = errors.New("too many requests at once; try again later")
+var (
+	errNoLength = errors.New("the request has no Content-Length; send one")
+	errTooLarge = errors.New("the request needs more memory than the service has for all requests")
+)
 
 // reservation is memory that one request has reserved.
 type reservation struct {
@@ -61,33 +73,45 @@ func (r *reservation) release() {
 	r.held = 0
 }
 
-// readBody reads a request's body. It reserves memory for the bytes that arrive, not
-// for the announced length: a client that sends nothing holds almost no memory.
-func (s *service) readBody(w http.ResponseWriter, r *http.Request, held *reservation) ([]byte, error) {
-	if r.ContentLength > s.limits.body {
-		return nil, &http.MaxBytesError{Limit: s.limits.body}
-	}
-	in := http.MaxBytesReader(w, r.Body, s.limits.body)
-	var body bytes.Buffer
-	for {
-		if err := held.grow(bodyChunk * memoryPerByte); err != nil {
-			held.release()
-			_, _ = io.Copy(io.Discard, in) // a client reads the answer after it has sent the body
-			return nil, err
-		}
-		_, err := io.CopyN(&body, in, bodyChunk)
-		if errors.Is(err, io.EOF) {
-			// From here on the server detects a disconnected client.
-			return body.Bytes(), http.NewResponseController(w).SetReadDeadline(time.Time{})
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
+// move returns the reservation for another owner.
+func (r *reservation) move() *reservation {
+	moved := *r
+	r.held = 0
+	return &moved
 }
 
-// timed sets the deadlines of each request. http.Server has one deadline for the
-// answer, which begins before the call, and a first call compiles.
+// readBody reads a request's body, whose size it checks first. It reserves memory for the bytes that arrive: a client that announces
+// many and sends none holds almost no memory.
+func (s *service) readBody(w http.ResponseWriter, r *http.Request, held *reservation) ([]byte, error) {
+	size := r.ContentLength
+	switch {
+	case size < 0:
+		return nil, errNoLength
+	case size > s.limits.body:
+		return nil, &http.MaxBytesError{Limit: s.limits.body}
+	}
+	var body []byte
+	for int64(len(body)) < size {
+		next := min(size, max(firstBuffer, 2*int64(len(body))))
+		if err := held.grow((next - int64(len(body))) * memoryPerByte); err != nil {
+			held.release()
+			_, _ = io.Copy(io.Discard, r.Body) // a client reads the answer after it has sent the body
+			return nil, err
+		}
+		grown := make([]byte, next)
+		if _, err := io.ReadFull(r.Body, grown[copy(grown, body):]); err != nil {
+			return nil, fmt.Errorf("read the body, %d bytes: %w", size, err)
+		}
+		body = grown
+	}
+	if err := held.grow(memoryOfDecoding); err != nil {
+		return nil, err
+	}
+	// From here on the server detects a disconnected client.
+	return body, http.NewResponseController(w).SetReadDeadline(time.Time{})
+}
+
+// timed sets the deadlines of each request. http.Server has one deadline for the answer, which begins before the call.
 func (s *service) timed(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, now := http.NewResponseController(w), time.Now()

@@ -1,11 +1,6 @@
-// Command service computes causal convolutions over HTTP. It shows how a program opens a
-// registry, builds before its first request, calls operators on a device, and
-// distinguishes errors of clients from its own.
-//
-//	go run ./examples/service -addr localhost:8080 -device cpu
-//	curl -d '{"x": [[[1,2,3,4]]], "weight": [[10,1]]}' localhost:8080/conv1d
-//	{"out":[[[1,12,23,34]]]}
-//	curl localhost:8080/metrics
+// Command service computes causal convolutions over HTTP. It shows how a program keeps a GPU operator in production: it builds and
+// checks the code before it is ready, joins concurrent requests into calls, bounds memory and time, and answers each request that it
+// accepted before it stops. README.md has commands to try.
 package main
 
 import (
@@ -13,25 +8,23 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"os/signal"
 	"sync"
 	"syscall"
-	"time"
 
+	"github.com/aiter-go/aiter/examples/service/api"
 	"github.com/aiter-go/aiter/metrics"
 	"github.com/aiter-go/aiter/registry"
 	"github.com/aiter-go/aiter/tensor"
+	"github.com/aiter-go/aiter/trace"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
-	stop()
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	if err := run(ctx, os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "service:", err)
 		os.Exit(1)
 	}
@@ -40,8 +33,14 @@ func main() {
 // run serves until the context ends.
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("service", flag.ContinueOnError)
+	l := defaultLimits(tensor.Host())
 	addr := flags.String("addr", "localhost:8080", "address to listen on")
 	name := flags.String("device", "cpu", "device: cpu, rocm:0, cuda:0")
+	weights := flags.String("weights", "", "safetensors `FILE` with weight and bias, for requests without a weight")
+	tokens := flags.Int64("batch-tokens", l.tokens, "positions of a batch at most; 0: each request is a call of its own")
+	memory := flags.Int64("memory", l.memory>>20, "host memory of all requests at once, in `MiB`")
+	drain := flags.Duration("drain", l.drain, "time from a signal to the end of accepting, while /readyz is 503")
+	debug := flags.Bool("debug", false, "serve /debug/trace?seconds=N")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -49,64 +48,68 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	counts := metrics.New()
-	reg, err := registry.Open(ctx, registry.Options{Observer: counts})
+	own, err := readFilters(*weights)
 	if err != nil {
 		return err
 	}
-	counts.SetCache(reg.Manager().Cache())
-	svc, err := newService(reg, dev, counts, defaultLimits())
-	if err != nil {
-		return errors.Join(err, reg.Close())
+	l = defaultLimits(dev)
+	l.tokens, l.memory, l.drain = *tokens, *memory<<20, *drain
+	builds, rec := metrics.New(), (*trace.Recorder)(nil)
+	if *debug {
+		rec = trace.New(trace.Options{})
+		rec.Pause()
 	}
-	// Requests wait for the compiler only if they come before this is done.
+	reg, err := registry.Open(ctx, registry.Options{Observer: builds, Trace: rec, Tune: true})
+	if err != nil {
+		return err
+	}
+	builds.SetCache(reg.Manager().Cache())
+	svc, err := newService(reg, dev, own, builds, rec, l)
+	if err == nil {
+		err = svc.listen(ctx, *addr)
+	}
+	return errors.Join(err, reg.Close())
+}
+
+// readFilters reads the filters of the service from a file; without a name it has none.
+func readFilters(name string) (*filters, error) {
+	if name == "" {
+		return nil, nil
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	tensors, err := api.Safetensors.Decode(data, "")
+	if err != nil {
+		return nil, fmt.Errorf("-weights %s: %w", name, err)
+	}
+	f, err := newFilters(tensors[api.Weight], tensors[api.Bias])
+	if err != nil {
+		return nil, fmt.Errorf("-weights %s: %w", name, err)
+	}
+	return f, nil
+}
+
+// listen serves at an address until the context ends, and builds meanwhile. A service that cannot become ready ends with an error.
+func (s *service) listen(ctx context.Context, addr string) error {
 	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var building sync.WaitGroup
 	var failed error
 	building.Go(func() {
-		// A service that cannot become ready ends with an error.
-		if err := svc.warm(ctx); err != nil && ctx.Err() == nil {
+		if err := s.warm(ctx); err != nil && ctx.Err() == nil {
 			failed = fmt.Errorf("build ahead of the first request: %w", err)
 			cancel()
 		}
 	})
-	listener, err := net.Listen("tcp", *addr)
+	listener, err := net.Listen("tcp", addr)
 	if err == nil {
-		err = svc.serve(ctx, listener, svc.routes())
+		err = s.serve(ctx, listener, s.routes())
+	} else {
+		s.batches.stop()
 	}
 	cancel()
 	building.Wait()
-	return errors.Join(failed, err, reg.Close())
-}
-
-// serve answers requests until the context ends. Then it accepts no more requests,
-// finishes those whose header it has read, and disconnects the other clients, which
-// can send their requests again. Their own deadlines disconnect slow clients, at the
-// latest after limits.forStop.
-func (s *service) serve(ctx context.Context, listener net.Listener, routes http.Handler) error {
-	srv := &http.Server{
-		Handler:           routes,
-		ReadHeaderTimeout: s.limits.forHeader,
-		IdleTimeout:       time.Minute,
-		MaxHeaderBytes:    16 << 10,
-	}
-	finished := make(chan error, 1)
-	stop := context.AfterFunc(ctx, func() {
-		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.limits.forStop)
-		defer cancel()
-		err := srv.Shutdown(limited)
-		if errors.Is(err, context.DeadlineExceeded) {
-			slog.Warn("stop: connections are cut off", "after", s.limits.forStop)
-			err = srv.Close()
-		}
-		finished <- err
-	})
-	slog.Info("listening", "addr", listener.Addr())
-	if err := srv.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		stop()
-		return err
-	}
-	err := <-finished
-	// Wait until all requests have returned: each holds memory until then.
-	return errors.Join(err, s.memory.Acquire(context.WithoutCancel(ctx), s.limits.memory))
+	return errors.Join(failed, err)
 }

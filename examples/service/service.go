@@ -2,168 +2,139 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
-	"os"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
 
 	"github.com/aiter-go/aiter/causalconv1d"
+	"github.com/aiter-go/aiter/examples/service/api"
 	"github.com/aiter-go/aiter/metrics"
 	"github.com/aiter-go/aiter/registry"
 	"github.com/aiter-go/aiter/tensor"
+	"github.com/aiter-go/aiter/trace"
 )
 
 // operator is the operator that requests call.
-const operator = "causal_conv1d_fwd"
+const operator = "causal_conv1d_varlen_fwd"
 
 // service computes on one device.
 type service struct {
-	reg   *registry.Registry
-	conv  *causalconv1d.Ops
-	dev   tensor.Device
-	count *metrics.Collector
+	reg     *registry.Registry
+	dev     tensor.Device
+	own     *filters // for requests without a weight; nil: none
+	call    func(context.Context, []*request) error
+	batches *batcher
+	counts  *counts
+	rec     *trace.Recorder // paused but for /debug/trace; nil: there is none
+	tracing sync.Mutex      // held while a trace is recorded
 
-	limits limits
-	memory *semaphore.Weighted // in bytes
-	calls  *semaphore.Weighted
+	limits          limits
+	memory          *semaphore.Weighted // in bytes
+	ready, draining atomic.Bool
+	begun, answered atomic.Int64 // requests
 }
 
-func newService(reg *registry.Registry, dev tensor.Device, count *metrics.Collector, l limits) (*service, error) {
+// newService makes a service, whose stop ends it. It does not close the registry.
+func newService(reg *registry.Registry, dev tensor.Device, own *filters, builds *metrics.Collector, rec *trace.Recorder,
+	l limits) (*service, error) {
 	conv, err := causalconv1d.New(reg)
 	if err != nil {
 		return nil, err
 	}
-	return &service{
-		reg: reg, conv: conv, dev: dev, count: count,
-		limits: l, memory: semaphore.NewWeighted(l.memory), calls: semaphore.NewWeighted(l.calls),
-	}, nil
-}
-
-// warm builds and loads the code of requests for the service's device.
-func (s *service) warm(ctx context.Context) error {
-	if err := s.reg.Warm(ctx, s.dev, operator); err != nil {
-		return err
+	pool, err := reg.HostPool(dev)
+	if err != nil {
+		return nil, err
 	}
-	slog.Info("ready", "device", s.dev)
-	return nil
+	builds.AddPool(pool)
+	s := &service{
+		reg: reg, dev: dev, own: own, counts: newCounts(builds), rec: rec, limits: l, memory: semaphore.NewWeighted(l.memory),
+		call: (&caller{conv: conv.OnHost(dev), pool: pool, rec: rec}).call,
+	}
+	s.batches = newBatcher(s.call, l, s.counts)
+	return s, nil
 }
 
 func (s *service) routes() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /ready", s.ready)
-	mux.HandleFunc("POST /conv1d", s.conv1d)
-	mux.Handle("GET /metrics", s.count.Handler())
-	return s.timed(mux)
+	mux.HandleFunc("POST /v1/conv1d", s.conv1d)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "alive") })
+	mux.HandleFunc("GET /readyz", s.readyz)
+	mux.Handle("GET /metrics", s.counts.handler())
+	if s.rec != nil {
+		mux.HandleFunc("GET /debug/trace", s.trace)
+	}
+	return s.timed(s.drained(mux))
 }
 
-// ready serves a load balancer: 200 after warm.
-func (s *service) ready(w http.ResponseWriter, _ *http.Request) {
-	if !s.reg.Ready(s.dev, operator) {
-		http.Error(w, "building", http.StatusServiceUnavailable)
-		return
-	}
-	fmt.Fprintln(w, "ready")
-}
-
-type response struct {
-	Out [][][]float32 `json:"out"` // batch, dim, seqlen
-}
-
-func (s *service) conv1d(w http.ResponseWriter, r *http.Request) {
-	held := &reservation{from: s.memory}
-	defer held.release()
-	body, err := s.answer(w, r, held)
-	// The deadline of the answer begins after the call.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.limits.forAnswer))
-	if err != nil {
-		slog.Warn("conv1d", "err", err)
-		s.refuse(w, err)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if _, err := w.Write(append(body, '\n')); err != nil {
-		slog.Warn("conv1d", "err", err)
-	}
-}
-
-// answer returns the whole answer. JSON cannot represent infinities and NaN, and after
-// the first byte the status could not report that.
-func (s *service) answer(w http.ResponseWriter, r *http.Request, held *reservation) ([]byte, error) {
-	body, err := s.readBody(w, r, held)
-	if err != nil {
-		return nil, err
-	}
-	req, err := decode(body)
-	if err != nil {
-		return nil, err
-	}
-	if !s.calls.TryAcquire(1) {
-		return nil, errBusy
-	}
-	defer s.calls.Release(1)
-	out, err := s.compute(r.Context(), req)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(response{out})
-}
-
-// refuse answers with an error. A busy service sends Retry-After; a body that was not
-// read completely closes the connection.
-func (s *service) refuse(w http.ResponseWriter, err error) {
-	code, text := status(err)
-	switch code {
-	case http.StatusServiceUnavailable:
-		w.Header().Set("Retry-After", "1")
-	case http.StatusRequestTimeout, http.StatusRequestEntityTooLarge:
-		w.Header().Set("Connection", "close")
-	}
-	http.Error(w, text, code)
-}
-
-// status distinguishes errors of the client from errors of the service.
-func status(err error) (code int, text string) {
-	var large *http.MaxBytesError
-	var refused *registry.OperatorError
-	var number *json.UnsupportedValueError
+// readyz serves a load balancer: 200 between warm and the signal to stop.
+func (s *service) readyz(w http.ResponseWriter, _ *http.Request) {
 	switch {
-	case errors.As(err, &large):
-		return http.StatusRequestEntityTooLarge, fmt.Sprintf("a request has at most %d bytes", large.Limit)
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return http.StatusRequestTimeout, "the request took too long to arrive"
-	case errors.Is(err, errBusy):
-		return http.StatusServiceUnavailable, err.Error()
-	case errors.As(err, &number):
-		return http.StatusUnprocessableEntity, fmt.Sprintf("the result cannot be written as JSON: %v", err)
-	case as[*requestError](err), as[*raggedError](err), errors.Is(err, io.ErrUnexpectedEOF),
-		errors.As(err, &refused) && refused.Kind != "RuntimeError":
-		return http.StatusBadRequest, err.Error()
+	case s.draining.Load():
+		http.Error(w, "stopping", http.StatusServiceUnavailable)
+	case !s.ready.Load():
+		http.Error(w, "building", http.StatusServiceUnavailable)
+	default:
+		fmt.Fprintln(w, "ready")
 	}
-	return http.StatusInternalServerError, err.Error()
 }
 
-func as[E error](err error) bool {
-	var e E
-	return errors.As(err, &e)
+// warm builds and loads the code of requests for the service's device, and checks a call of each element type.
+func (s *service) warm(ctx context.Context) error {
+	begin := time.Now()
+	if err := s.reg.Warm(ctx, s.dev, operator); err != nil {
+		return err
+	}
+	for _, dt := range []tensor.DType{tensor.Float32, tensor.Float16, tensor.BFloat16} {
+		if err := s.verify(ctx, dt); err != nil {
+			return fmt.Errorf("check a call with %s on %s: %w", dt, s.dev, err)
+		}
+	}
+	s.ready.Store(true)
+	slog.Info("ready", "device", s.dev, "after", time.Since(begin).Round(time.Millisecond))
+	return nil
 }
 
-// compute copies the arguments to the device, calls the operator, and copies the
-// result back.
-func (s *service) compute(ctx context.Context, req request) (out [][][]float32, err error) {
-	m := &memory{devices: s.reg.Devices(), dev: s.dev}
-	defer func() { err = errors.Join(err, m.free()) }()
-	args, err := m.place(ctx, req)
+// verify compares a call with the formula. The filters are those of the service, if it has any.
+func (s *service) verify(ctx context.Context, dt tensor.DType) error {
+	dim, width := int64(64), int64(4)
+	if s.own != nil {
+		dim, width = s.own.weight.Dim(0), s.own.weight.Dim(1)
+	}
+	in := map[string]*tensor.Tensor{}
+	for name, shape := range map[string][]int64{
+		api.X: {2, 37, dim}, api.Weight: {dim, width}, api.Bias: {dim}, api.Initial: {2, dim, width - 1},
+	} {
+		n, err := tensor.ByteSize(tensor.Int8, shape...)
+		if err != nil {
+			return err
+		}
+		values := make([]float64, n)
+		for i := range values {
+			values[i] = float64(i*7%23)/16 - 0.5
+		}
+		if in[name], err = tensor.FromFloat64s(dt, values, shape...); err != nil {
+			return err
+		}
+	}
+	f, err := newFilters(in[api.Weight], in[api.Bias])
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := s.conv.Forward(ctx, args); err != nil {
-		return nil, err
+	if s.own != nil {
+		f, in[api.Weight], in[api.Bias] = s.own, s.own.weight, s.own.bias
 	}
-	return m.fetch(ctx, args.Out)
+	r := &request{x: in[api.X], filters: f, initial: in[api.Initial], silu: true, batched: true, format: api.Safetensors}
+	if err := s.call(ctx, []*request{r}); err != nil {
+		return err
+	}
+	answer, err := r.format.Decode(r.answer, api.Out)
+	if err != nil {
+		return err
+	}
+	return api.Check(in, answer, true)
 }

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+)
+
+var (
+	// errBusy is the error for a request while others use all memory, or the whole queue.
+	errBusy = errors.New("too many requests at once; try again later")
+	// errStopped is the error for a request behind the end of the service.
+	errStopped = errors.New("the service stops; send the request to another one")
+)
+
+// batcher joins requests that wait for the device. A batch closes when a runner is idle: a request that finds one idle does not wait,
+// and while all are busy the queue grows into the next batch. So joining adds no delay.
+type batcher struct {
+	call   func(context.Context, []*request) error
+	tokens int64 // of a batch at most; 0: each request is a call of its own
+	queue  int   // requests that wait at most
+	counts *counts
+
+	mu      sync.Mutex
+	added   sync.Cond
+	waiting []*job // oldest first
+	stopped bool
+	runners sync.WaitGroup
+}
+
+// job is a request in the queue or in a call.
+type job struct {
+	*request
+	since time.Time
+	done  chan error // receives the end of the call
+}
+
+func newBatcher(call func(context.Context, []*request) error, l limits, c *counts) *batcher {
+	b := &batcher{call: call, tokens: l.tokens, queue: l.queue, counts: c}
+	b.added.L = &b.mu
+	for range l.calls {
+		b.runners.Go(func() {
+			for batch := b.next(); batch != nil; batch = b.next() {
+				b.run(batch)
+			}
+		})
+	}
+	return b
+}
+
+// do waits for the call of a request. If ctx ends first, do returns at once, and a request that waits leaves the queue. One that is in
+// a call keeps its memory until the end of the call, which other requests share.
+func (b *batcher) do(ctx context.Context, r *request, held *reservation) error {
+	j := &job{request: r, since: time.Now(), done: make(chan error, 1)}
+	if err := b.add(j); err != nil {
+		return err
+	}
+	select {
+	case err := <-j.done:
+		return err
+	case <-ctx.Done():
+		if !b.remove(j) {
+			rest := held.move()
+			go func() {
+				<-j.done
+				rest.release()
+			}()
+		}
+		return context.Cause(ctx)
+	}
+}
+
+func (b *batcher) add(j *job) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.stopped:
+		return errStopped
+	case len(b.waiting) >= b.queue:
+		return errBusy
+	}
+	b.waiting = append(b.waiting, j)
+	b.counts.waiting.Set(float64(len(b.waiting)))
+	b.added.Signal()
+	return nil
+}
+
+// remove reports whether a job was in the queue.
+func (b *batcher) remove(j *job) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i := slices.Index(b.waiting, j)
+	if i >= 0 {
+		b.waiting = slices.Delete(b.waiting, i, i+1)
+	}
+	return i >= 0
+}
+
+// next waits for a job and returns it, the oldest one, with those that fit into its call. It returns nil behind stop.
+func (b *batcher) next() []*job {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for len(b.waiting) == 0 {
+		if b.stopped {
+			return nil
+		}
+		b.added.Wait()
+	}
+	first := b.waiting[0]
+	batch, tokens, key := []*job{first}, first.request.tokens(), first.key()
+	b.waiting = slices.DeleteFunc(b.waiting, func(j *job) bool {
+		if j == first {
+			return true
+		}
+		if tokens+j.request.tokens() > b.tokens || j.key() != key {
+			return false
+		}
+		batch, tokens = append(batch, j), tokens+j.request.tokens()
+		return true
+	})
+	b.counts.waiting.Set(float64(len(b.waiting)))
+	return batch
+}
+
+// run makes one call. If a shared call fails, each request gets a call of its own, so that one cannot make the others fail.
+func (b *batcher) run(batch []*job) {
+	var requests []*request
+	tokens := int64(0)
+	for _, j := range batch {
+		requests, tokens = append(requests, j.request), tokens+j.request.tokens()
+		b.counts.wait.Observe(time.Since(j.since).Seconds())
+	}
+	b.counts.batchRequests.Observe(float64(len(batch)))
+	b.counts.batchTokens.Observe(float64(tokens))
+	err := b.guarded(requests)
+	if err != nil && len(batch) > 1 {
+		b.counts.split.Inc()
+		for _, j := range batch {
+			b.run([]*job{j})
+		}
+		return
+	}
+	for _, j := range batch {
+		j.done <- err
+	}
+}
+
+// guarded makes a call, and returns a panic as an error: in a runner's goroutine it would end the process.
+func (b *batcher) guarded(requests []*request) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic in a call: %v\n%s", p, debug.Stack())
+		}
+	}()
+	// A call belongs to several requests, so none of their contexts ends it.
+	return b.call(context.Background(), requests)
+}
+
+// stop waits for the calls of all jobs. Later ones are refused.
+func (b *batcher) stop() {
+	b.mu.Lock()
+	b.stopped = true
+	b.added.Broadcast()
+	b.mu.Unlock()
+	b.runners.Wait()
+}
