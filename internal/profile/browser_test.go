@@ -1,15 +1,12 @@
 package profile
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/aiter-go/aiter/internal/testenv"
 )
@@ -57,7 +54,7 @@ func TestPageInBrowser(t *testing.T) {
 	}
 	for _, width := range []int{500, 1300} { // headless windows are at least 500 px wide
 		size := fmt.Sprintf("--window-size=%d,2600", width)
-		dom, console := browse(t, probed, size)
+		dom, console := testenv.Browse(t, probed, size)
 		seen := regexp.MustCompile(`data-seen="([^"]*)"`).FindStringSubmatch(dom)
 		want := "|250000 500000|500000 500000|0 1000000|false|host step|true|false|true"
 		if len(seen) != 2 || seen[1] != want || console != "" || !strings.Contains(dom, `data-ready="true"`) {
@@ -70,34 +67,9 @@ func TestPageInBrowser(t *testing.T) {
 		"dark-1300": {"--window-size=1300,2600", "--blink-settings=preferredColorScheme=0"},
 	} {
 		shot := filepath.Join(shots, name+".png")
-		browse(t, page, append(flags, "--screenshot="+shot, "--hide-scrollbars")...)
+		testenv.Browse(t, page, append(flags, "--screenshot="+shot, "--hide-scrollbars")...)
 		if info, err := os.Stat(shot); err != nil || info.Size() < 10_000 {
 			t.Errorf("%s: %v, or an empty picture", name, err)
 		}
 	}
-}
-
-// browse loads a page in a real browser. It returns the document after the page's script, and the browser's console output.
-func browse(t *testing.T, page string, flags ...string) (dom, console string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	args := append([]string{
-		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-		"--disable-component-update", "--disable-sync", "--user-data-dir=" + t.TempDir(), "--enable-logging=stderr", "--dump-dom",
-	}, flags...)
-	cmd := exec.CommandContext(ctx, testenv.Tool(t, "chromium"), append(args, "file://"+page)...)
-	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
-	cmd.WaitDelay = 5 * time.Second
-	var stdout, stderr strings.Builder
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("chromium: %v\n%s", err, stderr.String())
-	}
-	for line := range strings.Lines(stderr.String()) {
-		if strings.Contains(line, "CONSOLE") {
-			console += line
-		}
-	}
-	return stdout.String(), console
 }

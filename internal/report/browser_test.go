@@ -2,47 +2,18 @@ package report_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/xml"
 	"errors"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/aiter-go/aiter/internal/report"
 	"github.com/aiter-go/aiter/internal/testenv"
 )
-
-// browse loads a page in a real browser. It returns the document after the page's
-// script, and the browser's console output.
-func browse(t *testing.T, page string, flags ...string) (dom, console string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	args := append([]string{
-		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-		"--disable-component-update", "--disable-sync", "--user-data-dir=" + t.TempDir(), "--enable-logging=stderr", "--dump-dom",
-	}, flags...)
-	cmd := exec.CommandContext(ctx, testenv.Tool(t, "chromium"), append(args, "file://"+page)...)
-	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
-	cmd.WaitDelay = 5 * time.Second
-	var stdout, stderr strings.Builder
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("chromium: %v\n%s", err, stderr.String())
-	}
-	for line := range strings.Lines(stderr.String()) {
-		if strings.Contains(line, "CONSOLE") {
-			console += line
-		}
-	}
-	return stdout.String(), console
-}
 
 func writePage(t *testing.T, p report.Page) string {
 	t.Helper()
@@ -63,7 +34,7 @@ func count(s, pattern string) int { return len(regexp.MustCompile(pattern).FindA
 func TestPageInBrowser(t *testing.T) {
 	now, before := sample(1), sample(1.5)
 	page := writePage(t, report.Page{Title: "causal_conv1d_fwd", Now: now, Before: before, Columns: columns()})
-	dom, console := browse(t, page)
+	dom, console := testenv.Browse(t, page)
 	if console != "" {
 		t.Errorf("the browser's console is not empty:\n%s", console)
 	}
@@ -93,7 +64,7 @@ func TestPageInBrowser(t *testing.T) {
 // A real browser draws the lines, the roofs and their names of a sweep.
 func TestSweepInBrowser(t *testing.T) {
 	page := writePage(t, report.Page{Title: "sweep", Now: sweep(1), Before: sweep(1.5), Columns: columns()})
-	dom, console := browse(t, page)
+	dom, console := testenv.Browse(t, page)
 	if console != "" {
 		t.Errorf("the browser's console is not empty:\n%s", console)
 	}
@@ -126,7 +97,7 @@ func TestFigureInBrowser(t *testing.T) {
 		shot = filepath.Join(t.TempDir(), "figure.png")
 	}
 	figure := writeFigure(t, report.Page{Now: sweep(1), Columns: columns()})
-	if _, console := browse(t, figure, "--screenshot="+shot, "--window-size=640,870", "--hide-scrollbars"); console != "" {
+	if _, console := testenv.Browse(t, figure, "--screenshot="+shot, "--window-size=640,870", "--hide-scrollbars"); console != "" {
 		t.Errorf("the browser's console is not empty:\n%s", console)
 	}
 	data, err := os.ReadFile(shot)
@@ -144,7 +115,7 @@ func TestBrowserReportsErrors(t *testing.T) {
 	if err := os.WriteFile(name, []byte("<!doctype html><p>a</p><script>nothing.at.all()</script>"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	dom, console := browse(t, name)
+	dom, console := testenv.Browse(t, name)
 	if !strings.Contains(dom, "<p>a</p>") || !strings.Contains(console, "nothing is not defined") {
 		t.Errorf("document %q, console %q", dom, console)
 	}
@@ -175,7 +146,7 @@ document.body.dataset.seen = [
 	if err := os.WriteFile(page, []byte(strings.Replace(string(text), "</body>", drive, 1)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	dom, console := browse(t, page)
+	dom, console := testenv.Browse(t, page)
 	seen := regexp.MustCompile(`data-seen="([^"]*)"`).FindStringSubmatch(dom)
 	if want := "2|0|true|false|float32 channel_first"; len(seen) != 2 || seen[1] != want || console != "" {
 		t.Errorf("clicks: %q, want %q; console:\n%s", seen, want, console)
@@ -190,7 +161,7 @@ func TestScreenshot(t *testing.T) {
 		shot = filepath.Join(t.TempDir(), "page.png")
 	}
 	page := writePage(t, report.Page{Title: "causal_conv1d_fwd", Now: sample(1), Before: sample(1.5), Columns: columns()})
-	browse(t, page, "--screenshot="+shot, "--window-size=1400,1000", "--hide-scrollbars")
+	testenv.Browse(t, page, "--screenshot="+shot, "--window-size=1400,1000", "--hide-scrollbars")
 	data, err := os.ReadFile(shot)
 	if err != nil {
 		t.Fatal(err)
