@@ -208,6 +208,7 @@ func faults(isLayer func(*http.Request) bool) []fault {
 		{"endless manifest", jit.PullDamaged, 2 * time.Second, when(isManifest, endless)},
 		{"edited manifest", jit.PullUntrusted, 2 * time.Second, when(isManifest, edit)},
 		{"signature gone", jit.PullUntrusted, 2 * time.Second, when(signatures, gone)},
+		{"credential expires", jit.PullDenied, 2 * time.Second, when(isLayer, status(401, "Www-Authenticate", `Basic realm="x"`))},
 		{"layer gone", jit.PullMissing, 2 * time.Second, when(isLayer, gone)},
 	}
 }

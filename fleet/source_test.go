@@ -205,16 +205,22 @@ func causeIn(e *jit.PullError) jit.PullCause {
 	return e.Cause
 }
 
-// TestFaultCompiles checks that a node with a compiler goes on after a fault.
-func TestFaultCompiles(t *testing.T) {
-	f := prebuilt(t)
-	_, public := newKeys(t)
+// freeHost returns an address on which nothing listens.
+func freeHost(t *testing.T) string {
+	t.Helper()
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	host := free.Addr().String()
-	_ = free.Close() // nothing listens there
+	defer free.Close()
+	return free.Addr().String()
+}
+
+// TestFaultCompiles checks that a node with a compiler goes on after a fault.
+func TestFaultCompiles(t *testing.T) {
+	f := prebuilt(t)
+	_, public := newKeys(t)
+	host := freeHost(t)
 	n := newNode(t, f, "oci://"+host+"/aiter/kernels:v1", public)
 	e, _, took, err := n.start()
 	if err != nil || e.compiles == 0 || len(e.pulls) == 0 || took > compileTime {

@@ -107,11 +107,7 @@ func TestTwoProcesses(t *testing.T) {
 // TestKilled kills processes that pull, at random times. What is published is complete, and the next process pulls the rest.
 func TestKilled(t *testing.T) {
 	f, r := prebuilt(t), startRegistry(t)
-	big := make([]byte, 2<<20)
-	for i := range big {
-		big[i] = byte(rand.N(16))
-	}
-	rep := push(t, r.Host+"/aiter/kernels:v1", withGPU(t, f, big), "")
+	rep := push(t, r.Host+"/aiter/kernels:v1", withGPU(t, f, noise(2<<20)), "")
 	ref := r.Host + "/aiter/kernels@" + rep.Digest
 	dir := t.TempDir()
 	child := func() *exec.Cmd {
@@ -173,4 +169,13 @@ func checkPulled(t *testing.T, dir string) int {
 		}
 	}
 	return len(names)
+}
+
+// noise returns bytes that cannot be packed.
+func noise(size int) []byte {
+	data := make([]byte, size)
+	for i := range data {
+		data[i] = byte(rand.N(256))
+	}
+	return data
 }

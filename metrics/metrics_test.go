@@ -348,3 +348,16 @@ func TestUnreadableCache(t *testing.T) {
 		t.Errorf("got %d\n%s", w.Code, text)
 	}
 }
+
+// TestPulls counts pulls: with a result, of a module that the set does not have, and failed.
+func TestPulls(t *testing.T) {
+	b := newFixture(t)
+	for _, err := range []error{nil, &jit.PullError{Cause: jit.PullAbsent}, &jit.PullError{Cause: jit.PullTimeout}, &jit.PullError{Cause: jit.PullTimeout}} {
+		b.counts.Observe(jit.Event{Step: jit.Pulled, Module: "module_small", Target: "cpu", Seconds: 1, Err: err})
+	}
+	b.expect("four pulls",
+		`aiter_pull_duration_seconds_count{arch="cpu",module="module_small",result="ok"} 1`,
+		`aiter_pull_duration_seconds_count{arch="cpu",module="module_small",result="miss"} 1`,
+		`aiter_pull_duration_seconds_count{arch="cpu",module="module_small",result="failed"} 2`,
+		`aiter_pull_faults_total{cause="timeout"} 2`)
+}

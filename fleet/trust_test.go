@@ -1,0 +1,220 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aiter-go/aiter/internal/testenv"
+	"github.com/aiter-go/aiter/jit"
+)
+
+// TestAnotherSignature attaches the signature of one set to another one.
+func TestAnotherSignature(t *testing.T) {
+	f, p := prebuilt(t), newProxy(t, startRegistry(t).Host)
+	private, public := newKeys(t)
+	signer, err := LoadSigner(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed := push(t, p.Host+"/aiter/kernels:signed", f.built, private)
+	ref := parse(t, p.Host+"/aiter/kernels:v1")
+	push(t, ref.String(), withGPU(t, f, []byte("code")), "")
+	repo, err := openRepository(ref, Options{}.resolve(), pushTimeouts())
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := repo.manifestBytes(t.Context(), "v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pushing := &pushing{repo: repo, o: Options{}.resolve(), rep: &PushReport{}}
+	if err := pushing.attach(t.Context(), &manifest{digest: signed.Digest, raw: raw}, signer); err != nil {
+		t.Fatal(err)
+	}
+	var layers atomic.Int64
+	isLayer := ofLayers(signed.Layers)
+	p.set(func(_ http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+		if isLayer(r) {
+			layers.Add(1)
+		}
+		return false
+	})
+	_, err = Copy(t.Context(), ref, openCache(t, t.TempDir()), nil, Options{Keys: public})
+	var refused *UntrustedError
+	if !errors.As(err, &refused) || !slices.Contains(refused.Reasons, errSubject.Error()) || layers.Load() > 0 {
+		t.Errorf("%v, %d layers were downloaded", err, layers.Load())
+	}
+	if err := pushing.attach(t.Context(), &manifest{digest: signedDigest(raw), raw: raw}, signer); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Copy(t.Context(), ref, openCache(t, t.TempDir()), nil, Options{Keys: public}); err != nil {
+		t.Errorf("with a second signature, which is its own: %v", err)
+	}
+}
+
+func signedDigest(raw []byte) string {
+	return describe("", raw).Digest.String()
+}
+
+// TestReferrersAPI reads signatures of a registry with the referrers API, which the proxy adds to the real one. Registries without
+// it have the same index under a tag.
+func TestReferrersAPI(t *testing.T) {
+	f, r := prebuilt(t), startRegistry(t)
+	private, public := newKeys(t)
+	push(t, r.Host+"/aiter/kernels:v1", f.built, private)
+	p := newProxy(t, r.Host)
+	var asked, tags atomic.Int64
+	p.set(func(w http.ResponseWriter, q *http.Request, real http.Handler) bool {
+		if strings.Contains(q.URL.Path, "/manifests/sha256-") {
+			tags.Add(1)
+		}
+		if !strings.Contains(q.URL.Path, "/referrers/sha256:") {
+			return false
+		}
+		asked.Add(1)
+		q.URL.Path = strings.Replace(q.URL.Path, "/referrers/sha256:", "/manifests/sha256-", 1)
+		q.URL.RawQuery = ""
+		q.Header.Set("Accept", "application/vnd.oci.image.index.v1+json")
+		real.ServeHTTP(w, q)
+		return true
+	})
+	_, err := Copy(t.Context(), parse(t, p.Host+"/aiter/kernels:v1"), openCache(t, t.TempDir()), nil, Options{Keys: public})
+	if err != nil || asked.Load() == 0 || tags.Load() > 0 {
+		t.Errorf("%v; %d requests to the API, %d for the tag", err, asked.Load(), tags.Load())
+	}
+}
+
+// TestImageVolume unpacks a set as container runtimes do, and uses the folder in AITER_JIT_PATH.
+func TestImageVolume(t *testing.T) {
+	f, r, crane := prebuilt(t), startRegistry(t), testenv.Tool(t, "crane")
+	ref := r.Host + "/aiter/kernels:v1"
+	push(t, ref, withGPU(t, f, []byte("code")), "")
+	dir := t.TempDir()
+	tar := filepath.Join(dir, "set.tar")
+	for _, args := range [][]string{{crane, "export", ref, tar}, {"tar", "-xf", tar, "-C", dir}} {
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, out)
+		}
+	}
+	if err := readOnly(t, dir).Intact(); err != nil {
+		t.Error(err)
+	}
+	m := manager(t, f, t.TempDir(), map[string]string{"AITER_NO_COMPILE": "1"}, nil)
+	m.Cache().AddReadOnly(readOnly(t, dir))
+	if results, err := m.Build(t.Context(), requests()...); err != nil || !strings.HasPrefix(results[0].Artifact.Path, dir) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestStorage pulls to caches that cannot store the set.
+func TestStorage(t *testing.T) {
+	f, r := prebuilt(t), startRegistry(t)
+	big := bytes.Repeat([]byte("0123456789abcdef"), 1<<18)
+	rep := push(t, r.Host+"/aiter/kernels:v1", withGPU(t, f, big), "")
+	pinned := "oci://" + r.Host + "/aiter/kernels@" + rep.Digest
+	for _, full := range []bool{false, true} {
+		n := newNode(t, f, pinned, "")
+		n.env["AITER_NO_COMPILE"] = "1"
+		if full {
+			n.cache = filepath.Join(t.TempDir(), "small")
+			if err := os.Mkdir(n.cache, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			defer testenv.Mount(t, n.cache, "-t", "tmpfs", "-o", "size=64k,mode=0700", "none")()
+		} else {
+			n.env["AITER_JIT_MAX_SIZE"] = "10kB"
+		}
+		_, _, _, err := n.start()
+		var pull *jit.PullError
+		if !errors.As(err, &pull) || pull.Cause != jit.PullStorage {
+			t.Errorf("full disk %v: %v, want the cause %s", full, err, jit.PullStorage)
+		}
+		if left := openCache(t, n.cache).PulledNames(""); len(left) > 0 {
+			t.Errorf("full disk %v: published %q", full, left)
+		}
+	}
+}
+
+// TestServerKilled kills the registry while it sends a layer.
+func TestServerKilled(t *testing.T) {
+	f, r := prebuilt(t), startRegistry(t)
+	rep := push(t, r.Host+"/aiter/kernels:v1", f.built, "")
+	p := newProxy(t, r.Host)
+	isLayer := ofLayers(rep.Layers)
+	p.set(func(_ http.ResponseWriter, q *http.Request, _ http.Handler) bool {
+		if isLayer(q) {
+			r.Stop() // the proxy answers 502
+		}
+		return false
+	})
+	n := newNode(t, f, "oci://"+p.Host+"/aiter/kernels@"+rep.Digest, "")
+	e, _, took, err := n.start()
+	if err != nil || e.compiles == 0 || took > compileTime {
+		t.Errorf("%v, %d compiles, %s", err, e.compiles, took)
+	}
+	var pull *jit.PullError
+	if !errors.As(e.pulls[0], &pull) || pull.Cause != jit.PullServer {
+		t.Errorf("%v, want %s", e.pulls[0], jit.PullServer)
+	}
+}
+
+// TestCanceled cancels the call that pulls. That is no fault, so the next call asks again.
+func TestCanceled(t *testing.T) {
+	f, r := prebuilt(t), startRegistry(t)
+	rep := push(t, r.Host+"/aiter/kernels:v1", f.built, "")
+	p := newProxy(t, r.Host)
+	ctx, cancel := context.WithCancel(t.Context())
+	var once sync.Once
+	p.set(func(_ http.ResponseWriter, q *http.Request, _ http.Handler) bool {
+		once.Do(func() {
+			cancel()
+			<-q.Context().Done()
+		})
+		return false
+	})
+	n := newNode(t, f, "oci://"+p.Host+"/aiter/kernels@"+rep.Digest, "")
+	n.env["AITER_NO_COMPILE"] = "1"
+	e := &events{}
+	m := manager(t, f, n.cache, n.env, e)
+	if _, err := m.Build(ctx, requests()...); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want %v", err, context.Canceled)
+	}
+	if _, err := m.Build(t.Context(), requests()...); err != nil {
+		t.Errorf("the next call: %v", err)
+	}
+}
+
+// TestManyPulls starts 64 nodes at once that pull 5 MB each.
+func TestManyPulls(t *testing.T) {
+	testenv.Long(t)
+	f, r := prebuilt(t), startRegistry(t)
+	const nodes = 64
+	rep := push(t, r.Host+"/aiter/kernels:v1", withGPU(t, f, noise(5<<20)), "")
+	ref := parse(t, r.Host+"/aiter/kernels@"+rep.Digest)
+	times := make([]time.Duration, nodes)
+	var wg sync.WaitGroup
+	for i := range nodes {
+		store := openCache(t, t.TempDir())
+		wg.Go(func() {
+			start := time.Now()
+			if _, err := Warm(context.WithoutCancel(t.Context()), ref, store, []string{"gfx942"}, Options{}); err != nil {
+				t.Error(err)
+			}
+			times[i] = time.Since(start)
+		})
+	}
+	wg.Wait()
+	slices.Sort(times)
+	t.Logf("%d pulls of 5 MB at once: median %s, last %s", nodes, times[nodes/2], times[nodes-1])
+}
