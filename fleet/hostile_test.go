@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -120,6 +121,10 @@ func TestHostileLayers(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) { refuses(t, c.packed, c.size, c.want) })
 	}
+	t.Run("sparse", func(t *testing.T) {
+		packed, size := packSparse(t, 1<<20)
+		refuses(t, packed, size, "a sparse file")
+	})
 	root, dir := rootIn(t)
 	if err := unpack(bytes.NewReader(good), goodSize, root); err != nil {
 		t.Errorf("a good layer: %v", err)
@@ -127,6 +132,47 @@ func TestHostileLayers(t *testing.T) {
 	if data, err := os.ReadFile(filepath.Join(dir, "set", someFile)); err != nil || string(data) != "x" {
 		t.Errorf("%q %v", data, err)
 	}
+}
+
+// packSparse returns a layer with a file of so many bytes that are a hole. Package tar does not write such files.
+func packSparse(t testing.TB, hole int) (packed []byte, size int64) {
+	t.Helper()
+	var plain bytes.Buffer
+	block := func(name string, kind byte, data string) {
+		var b [512]byte
+		copy(b[:], name)
+		copy(b[100:], fmt.Sprintf("%07o\x00%07o\x00%07o\x00%011o\x00%011o\x00        %c", 0o644, 0, 0, len(data), 0, kind))
+		copy(b[257:], "ustar\x0000")
+		sum := 0
+		for _, x := range b {
+			sum += int(x)
+		}
+		copy(b[148:], fmt.Sprintf("%06o\x00 ", sum))
+		plain.Write(b[:])
+		plain.WriteString(data + strings.Repeat("\x00", -len(data)&511))
+	}
+	records := ""
+	for _, r := range []string{"major=1", "minor=0", "name=" + someFile, fmt.Sprintf("realsize=%d", hole)} {
+		r = "GNU.sparse." + r
+		n := len(r) + len(" \n") + 2 // with the digits of n itself
+		if n > 99 {
+			n++
+		}
+		records += fmt.Sprintf("%d %s\n", n, r)
+	}
+	block("pax", tar.TypeXHeader, records)
+	fragments := fmt.Sprintf("1\n%d\n0\n", hole)
+	block("file", tar.TypeReg, fragments+strings.Repeat("\x00", -len(fragments)&511))
+	plain.Write(make([]byte, 1024))
+	var zipped bytes.Buffer
+	zip := gzip.NewWriter(&zipped)
+	if _, err := zip.Write(plain.Bytes()); err != nil {
+		t.Fatal(err)
+	}
+	if err := zip.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return zipped.Bytes(), int64(plain.Len())
 }
 
 func rootIn(t testing.TB) (root *os.Root, above string) {

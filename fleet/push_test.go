@@ -1,7 +1,10 @@
 package fleet
 
 import (
+	"archive/tar"
+	"compress/gzip"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,6 +30,7 @@ func TestPackIsDeterministic(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		checkHeaders(t, layers)
 		raw, _, err := newManifest(layers)
 		if err != nil {
 			t.Fatal(err)
@@ -52,6 +56,35 @@ func TestPackIsDeterministic(t *testing.T) {
 	}
 	if manifests[0] != manifests[1] {
 		t.Errorf("manifests differ:\n%s\n%s", manifests[0], manifests[1])
+	}
+}
+
+// checkHeaders checks that headers of files do not depend on the machine.
+func checkHeaders(t *testing.T, layers []packedLayer) {
+	t.Helper()
+	for _, l := range layers {
+		f, err := os.Open(l.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		zip, err := gzip.NewReader(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		archive := tar.NewReader(zip)
+		for {
+			h, err := archive.Next()
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if h.ModTime.Unix() != 0 || h.Uid != 0 || h.Gid != 0 || h.Uname != "" || h.Mode != 0o644 && h.Mode != 0o755 {
+				t.Errorf("header %+v", h)
+			}
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/testenv"
 	"github.com/aiter-go/aiter/jit"
 )
@@ -83,6 +84,15 @@ func TestPull(t *testing.T) {
 			}
 			t.Logf("second start %s", took)
 			store := openCache(t, n.cache)
+			for _, name := range store.PulledNames("") {
+				d, err := cache.OpenReadOnly(filepath.Join(n.cache, "v2/pulled", name), cache.Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if rep, err := d.Verify(); err != nil || len(rep.Faults)+len(rep.Missing) > 0 {
+					t.Errorf("a pulled cache has records of other modules, or damage: %+v %v", rep, err)
+				}
+			}
 			if s, err := store.Stats(); err != nil || s.Pulls != 2 || s.PullFaults != 0 || s.Pulled != 2 {
 				t.Errorf("%+v %v, want 2 pulls without a fault", s, err)
 			}

@@ -60,6 +60,16 @@ type unpacking struct {
 	left int64 // bytes that files may still have
 }
 
+// isSparse reports whether a file has holes, which take no bytes in the layer.
+func isSparse(h *tar.Header) bool {
+	for name := range h.PAXRecords {
+		if strings.HasPrefix(name, "GNU.sparse.") {
+			return true
+		}
+	}
+	return false
+}
+
 func (u *unpacking) entry(h *tar.Header, data io.Reader) error {
 	name := h.Name
 	switch {
@@ -67,6 +77,8 @@ func (u *unpacking) entry(h *tar.Header, data io.Reader) error {
 		return nil // made with its first file
 	case h.Typeflag != tar.TypeReg:
 		return damaged("the layer has %q of type %q, expected regular files", name, h.Typeflag)
+	case isSparse(h):
+		return damaged("the layer has a sparse file %q", name)
 	case !cache.IsEntry(name):
 		return damaged("the layer has a file %q, expected those of artifacts and records", name)
 	case h.Size < 0 || h.Size > u.left:

@@ -352,7 +352,8 @@ func TestUnreadableCache(t *testing.T) {
 // TestPulls counts pulls: with a result, of a module that the set does not have, and failed.
 func TestPulls(t *testing.T) {
 	b := newFixture(t)
-	for _, err := range []error{nil, &jit.PullError{Cause: jit.PullAbsent}, &jit.PullError{Cause: jit.PullTimeout}, &jit.PullError{Cause: jit.PullTimeout}} {
+	fault := &jit.PullError{Cause: jit.PullTimeout}
+	for _, err := range []error{nil, &jit.PullError{Cause: jit.PullAbsent}, fault, fault} {
 		b.counts.Observe(jit.Event{Step: jit.Pulled, Module: "module_small", Target: "cpu", Seconds: 1, Err: err})
 	}
 	b.expect("four pulls",
