@@ -82,7 +82,7 @@ func TestLinkerIgnoresFullDisk(t *testing.T) {
 func compile(t *testing.T, compiler string, args ...string) string {
 	t.Helper()
 	dir := t.TempDir()
-	source := "int value(int);\nint table[5000] = {1};\nextern \"C\" int demo_a(int x) { return value(x) + table[x]; }\nint value(int " +
+	source := "int value(int);\nint table[500] = {1};\nextern \"C\" int demo_a(int x) { return value(x) + table[x]; }\nint value(int " +
 		"x) { return x + 1; }\n"
 	if err := os.WriteFile(filepath.Join(dir, "a.cpp"), []byte(source), 0o600); err != nil {
 		t.Fatal(err)

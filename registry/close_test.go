@@ -164,7 +164,7 @@ func heldSupport(t *testing.T, store *cache.Dir) int {
 // The support library is marked as in use while the registry is open, even after the
 // garbage collector ran.
 func TestSupportLibraryStaysInUse(t *testing.T) {
-	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: quickTree(t, "", "")})
+	r := open(t, registry.Options{CacheDir: builtCache(t), Root: quickTree(t, "", "")})
 	store := r.Manager().Cache()
 	out, x, w := small()
 	if err := lookup(t, r, "causal_conv1d_fwd").Call(context.Background(), out, x, w); err != nil {

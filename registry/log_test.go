@@ -12,7 +12,7 @@ import (
 
 // A program that sets nothing gets warnings and compiles on standard error. AITER_LOG_LEVEL changes the level.
 func TestLogOfAProgramThatSetsNothing(t *testing.T) {
-	dir, root := t.TempDir(), quickTree(t, "", "")
+	dir, root := builtCache(t), editedTree(t)
 	run := func(level string) (stderr string, err error) {
 		var out, errs strings.Builder
 		cmd := exec.Command("/proc/self/exe")

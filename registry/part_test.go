@@ -5,6 +5,7 @@ package registry_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -69,25 +70,29 @@ func apartOnCPU(t *testing.T) string {
 func quickTree(t *testing.T, before, after string) string {
 	t.Helper()
 	root := t.TempDir()
+	if err := writeQuickTree(root, before, after); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+func writeQuickTree(root, before, after string) error {
 	for _, dir := range []string{"csrc", "config"} {
 		if err := os.CopyFS(filepath.Join(root, dir), os.DirFS(filepath.Join("..", dir))); err != nil {
-			t.Fatal(err)
+			return err
 		}
 	}
 	config := filepath.Join(root, "config/opt_compiler.toml")
 	text, err := os.ReadFile(config)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	changed := strings.Replace(strings.NewReplacer(`"-O3"`, `"-O0"`, `"-O2"`, `"-O0"`).Replace(string(text)), before, after, 1)
 	if !strings.Contains(string(text), before) || !strings.Contains(changed, `"-O0"`) {
-		t.Fatalf("the configuration lacks %q or -O3", before)
+		return fmt.Errorf("the configuration lacks %q or -O3", before)
 	}
 	changed = regexp.MustCompile(`(?m)^(args\.|split ).*\n`).ReplaceAllString(changed, "")
-	if err := os.WriteFile(config, []byte(changed), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return root
+	return os.WriteFile(config, []byte(changed), 0o644)
 }
 
 // smallOf is like small for another element type.
@@ -239,7 +244,7 @@ func TestPartRejectsOtherTypes(t *testing.T) {
 // registry's selection of the part.
 func forwardOf(t *testing.T, root, values string) func(args ...*tensor.Tensor) error {
 	t.Helper()
-	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: root})
+	r := open(t, registry.Options{CacheDir: builtCache(t), Root: root})
 	part := opconfig.Part{Op: "causal_conv1d_fwd", Values: values}
 	res, err := r.Manager().Build(context.Background(), jit.Request{Module: "module_causal_conv1d", Target: cpu(t), Part: part},
 		jit.Request{Module: "module_aiter_ffi", Target: cpu(t)})

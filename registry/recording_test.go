@@ -28,7 +28,7 @@ func count(line *trace.Timeline, k trace.Kind, call uint64) int {
 // observers and tracers receive what they would receive without it.
 func TestTrace(t *testing.T) {
 	rec, f, n := trace.New(trace.Options{}), &follower{timed: true}, new(compiles)
-	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: quickTree(t, "", ""), Trace: rec, Observer: jit.Join(n, f)})
+	r := open(t, registry.Options{CacheDir: builtCache(t), Root: editedTree(t), Trace: rec, Observer: jit.Join(n, f)})
 	op := lookup(t, r, "causal_conv1d_fwd")
 	out, x, w := small()
 	if err := op.Call(t.Context(), out, x, w); err != nil {

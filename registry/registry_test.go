@@ -30,7 +30,9 @@ func TestMain(m *testing.M) {
 	if pair := os.Getenv("AITER_TEST_EXCHANGE"); pair != "" {
 		os.Exit(exchange(pair))
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	removeBuilt()
+	os.Exit(code)
 }
 
 func open(t testing.TB, opts registry.Options) *registry.Registry {
@@ -307,7 +309,7 @@ func (c *cleaner) Observe(e jit.Event) {
 }
 
 func TestArtifactCleanedBetweenBuildAndLoad(t *testing.T) {
-	c := &cleaner{dir: t.TempDir()}
+	c := &cleaner{dir: builtCache(t)}
 	c.left.Store(2)
 	r := open(t, registry.Options{CacheDir: c.dir, Root: quickTree(t, "", ""), Observer: c})
 	out, x, w := small()

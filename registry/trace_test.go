@@ -70,7 +70,7 @@ func (f *follower) take() []string {
 
 // Tracers follow a call, the build and the load inside it, alone or joined with another observer.
 func TestTracer(t *testing.T) {
-	dir, root := t.TempDir(), quickTree(t, "", "")
+	dir, root := builtCache(t), editedTree(t)
 	for _, c := range []struct {
 		name string
 		want []string

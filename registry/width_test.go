@@ -84,7 +84,7 @@ func TestSelectionAllocatesNothing(t *testing.T) {
 	if testenv.Race {
 		t.Skip("under the race detector the pool of a call's arguments loses some of them")
 	}
-	r := open(t, registry.Options{CacheDir: t.TempDir(), Root: widthsApartOnCPU(t)})
+	r := open(t, registry.Options{Root: widthsApartOnCPU(t)})
 	fwd := lookup(t, r, "causal_conv1d_fwd")
 	ctx := context.Background()
 	var calls [][]any

@@ -16,6 +16,7 @@ import (
 // TestContainer runs the service as examples/kubernetes describes: with the environment of the
 // Dockerfile, as its user, with prebuilt kernels, on a root that cannot be written.
 func TestContainer(t *testing.T) {
+	testenv.Long(t)
 	if err := exec.Command("unshare", "-m", "mount", "-t", "tmpfs", "none", os.TempDir()).Run(); err != nil || os.Getuid() != 0 {
 		testenv.Tool(t, "mount") // fails if CI requires it
 		t.Skip("needs mounts, as root")

@@ -181,6 +181,34 @@ func (r real) build(t *testing.T, tc *Toolchain, root, staging string, flags ...
 	return read(t, u.Object), read(t, l.Output)
 }
 
+// builtFolders has the folder of each real's build without flags, by name. TestMain removes the folders.
+var builtFolders = map[string]string{}
+
+// built returns a folder with the results of a build without flags, which several tests read: the depfile unit.d, the headers
+// of Clang, unit.o and module.so.
+func (r real) built(t *testing.T) string {
+	t.Helper()
+	if dir := builtFolders[r.name]; dir != "" {
+		return filepath.Join(dir, "out")
+	}
+	tc := r.find(t)
+	dir, err := os.MkdirTemp("", "aiter-built-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.build(t, tc, tree(t, filepath.Join(dir, "src")), filepath.Join(dir, "out"))
+	builtFolders[r.name] = dir
+	return filepath.Join(dir, "out")
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	for _, dir := range builtFolders {
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
 func firstDifference(a, b []byte) int {
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {

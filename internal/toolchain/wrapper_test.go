@@ -149,7 +149,7 @@ func settledWrappers(t *testing.T, all []wrapped) (dirs []string) {
 	return dirs
 }
 
-// TestWrapperInputs changes files that a wrapper uses, with remembered answers of the wrapper and without.
+// TestWrapperInputs changes files that a wrapper uses. The remembered answers must not be used then.
 func TestWrapperInputs(t *testing.T) {
 	t.Parallel()
 	all := wrappers(t)
@@ -160,10 +160,8 @@ func TestWrapperInputs(t *testing.T) {
 			before := findIn(t, dir, memo)
 			w.change(t, dir)
 			if after := findIn(t, dir, memo); after.Digest == before.Digest {
-				t.Error("with remembered answers the digest is the same after the change")
-			}
-			if after := findIn(t, dir, nil); after.Digest == before.Digest {
-				t.Error("without remembered answers the digest is the same after the change")
+				t.Errorf("the digest is the same after the change; it is the same without remembered answers: %t",
+					findIn(t, dir, nil).Digest == before.Digest)
 			}
 		})
 	}
@@ -174,7 +172,11 @@ func TestDigestIsStable(t *testing.T) {
 	for _, r := range reals() {
 		t.Run(r.name, func(t *testing.T) {
 			first := r.find(t)
-			for range 3 {
+			queries := 3
+			if testing.Short() {
+				queries = 1
+			}
+			for range queries {
 				f := r.finder(t)
 				f.Memo = nil
 				env, temp := f.Env, filepath.Join(t.TempDir(), "a longer name")
