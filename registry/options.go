@@ -44,8 +44,8 @@ type Options struct {
 	//
 	// A folder of Root, Roots or AITER_META_DIR is one more source. If it declares all modules of an embedded source, it
 	// replaces that source, so that a user can edit what the program contains. If it declares the support module,
-	// module_aiter_ffi, it is a complete tree of aiter, and replaces the built-in modules and headers. So does a
-	// configuration with "builtin = false".
+	// module_aiter_ffi, it is a complete tree of aiter, and replaces the built-in modules and headers. A
+	// configuration with "builtin = false" does the same.
 	Modules []Source
 
 	// NoBuiltin leaves out the operators of aiter. Their headers and the support module stay.

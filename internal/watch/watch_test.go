@@ -207,7 +207,7 @@ func TestChangesBetweenCallsOfNext(t *testing.T) {
 	}
 }
 
-// A file that is written in steps is reported once, when it is complete. So is a file in a folder
+// A file that is written in steps is reported once, when it is complete. The same holds for a file in a folder
 // that is created while the Watcher waits for another file.
 func TestSlowWriter(t *testing.T) {
 	for name, want := range map[string]string{"src/a.cpp": "changed src/a.cpp", "loose/new/y.h": "appeared loose/new/y.h; changed src/a.cpp"} {

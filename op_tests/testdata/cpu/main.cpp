@@ -174,7 +174,8 @@ static void varlen(const Problem& p) {
   starts.each([&](int64_t b, int64_t, int64_t) { starts.set(b, 0, 0, double(b * p.seqlen)); });
   has_initial_state.make(DType::Bool, {p.batch, -1, -1}, false, 0, p.side, false);
   has_initial_state.all_true();
-  const TVMFFIAny args[] = {out.any(), packed.any(), weight.any(), bias.any(), flag(p.silu), starts.any(), state.any(), none(), has_initial_state.any()};
+  const TVMFFIAny args[] = {out.any(), packed.any(), weight.any(), bias.any(), flag(p.silu),
+                             starts.any(), state.any(), none(), has_initial_state.any()};
   succeeded("varlen_fwd", __tvm_ffi_causal_conv1d_varlen_fwd(nullptr, args, 9, nullptr));
   check_continued(p, "varlen", true);
 }
