@@ -27,7 +27,7 @@ const cudaNameBytes = 256
 type cuda struct {
 	init, deviceCount, deviceGet, deviceName      routine
 	deviceMemory, attribute                       routine
-	driverVersion                                 routine // optional
+	driverVersion, memcpy2DAsync                  routine // optional
 	retain, releaseCtx, setCurrent                routine
 	memcpyPeer, memcpyAsync, errorName, errorText routine
 
@@ -82,6 +82,7 @@ func newCUDA(lib *dl.Library) (*gpu, error) {
 		{&g.fns.destroyExec, "cuGraphExecDestroy", nil},
 	})
 	bindOptional(lib, []binding{{&c.driverVersion, "cuDriverGetVersion", nil}})
+	bindOptional(lib, []binding{{&c.memcpy2DAsync, "cuMemcpy2DAsync_v2", nil}})
 	bindOptional(lib, []binding{
 		{&g.pools.create, "cuMemPoolCreate", nil},
 		{&g.pools.destroy, "cuMemPoolDestroy", nil},
@@ -236,6 +237,37 @@ func (c *cuda) copyPeer(dst, src *tensor.Storage) error {
 
 func (c *cuda) copyAsync(dst, src, n, stream uintptr) error {
 	return check(c, c.memcpyAsync, dst, src, n, stream)
+}
+
+func (c *cuda) copiesRows() bool { return c.memcpy2DAsync.fn != 0 }
+
+// CUmemorytype of cuda.h.
+const (
+	cudaHostMemory   = 1
+	cudaDeviceMemory = 2
+)
+
+// cudaRows is one side of CUDA_MEMCPY2D.
+type cudaRows struct {
+	x, y         uintptr
+	kind         uint32
+	host, device uintptr
+	array, pitch uintptr
+}
+
+func cudaSide(r Rows) cudaRows {
+	if r.Storage.Device().IsHost() {
+		return cudaRows{kind: cudaHostMemory, host: r.address(), pitch: uintptr(r.Pitch)}
+	}
+	return cudaRows{kind: cudaDeviceMemory, device: r.address(), pitch: uintptr(r.Pitch)}
+}
+
+func (c *cuda) copyRows(dst, src Rows, stream uintptr) error {
+	p := struct {
+		src, dst      cudaRows
+		width, height uintptr
+	}{cudaSide(src), cudaSide(dst), uintptr(dst.Size), uintptr(dst.Count)}
+	return check(c, c.memcpy2DAsync, uintptr(unsafe.Pointer(&p)), stream)
 }
 
 func (c *cuda) failure(call string, code int32) error {

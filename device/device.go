@@ -82,8 +82,8 @@ type Describer interface {
 	Info(dev int) (Info, error)
 }
 
-// Memory allocates and copies memory. Sizes and offsets are in bytes. Except for CopyAsync, a copy is
-// complete when the call returns. It runs after the work that was queued on the default stream and on
+// Memory allocates and copies memory. Sizes and offsets are in bytes. Except for CopyAsync and CopyRowsAsync, a copy
+// is complete when the call returns. It runs after the work that was queued on the default stream and on
 // streams of NewStream. It does not wait for non-blocking streams of other libraries: call Synchronize
 // for them first.
 type Memory interface {
@@ -108,6 +108,9 @@ type Memory interface {
 	// CopyAsync queues a copy on a stream. Both regions have the same size and are on the stream's
 	// device or the host. They must not be freed until the stream has executed the copy.
 	CopyAsync(s Stream, dst, src Region) error
+	// CopyRowsAsync queues a copy of rows on a stream, as CopyAsync does: rows of a tensor that has gaps between them are one copy.
+	// Both sides have as many rows of one size.
+	CopyRowsAsync(s Stream, dst, src Rows) error
 }
 
 // Queue orders the work of a device.
@@ -121,6 +124,8 @@ type Queue interface {
 	SynchronizeDevice(dev int) error
 	// NewEvent makes an event that can be recorded on streams of the device. [Event.Close] destroys it.
 	NewEvent(dev int) (*Event, error)
+	// NewUntimedEvent makes an event for Wait and SynchronizeEvent that has no time, so that recording it delays a stream less.
+	NewUntimedEvent(dev int) (*Event, error)
 	// Record queues the event after the work queued on the stream so far. Recording again replaces the
 	// event's time.
 	Record(e *Event, s Stream) error

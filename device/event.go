@@ -12,6 +12,7 @@ type Event struct {
 	dev       tensor.Device
 	owner     eventCloser
 	handle    uintptr // 0 for the host's events
+	untimed   bool
 	recorded  atomic.Bool
 	destroyed atomic.Bool
 	hostTime  atomic.Pointer[time.Time] // when the host recorded the event; nil for GPUs
@@ -50,6 +51,9 @@ func (e *Event) check(call string, t tensor.DeviceType) error {
 func checkTimed(t tensor.DeviceType, from, to *Event) error {
 	if err := firstError(from.check("Elapsed", t), to.check("Elapsed", t)); err != nil {
 		return err
+	}
+	if from.untimed || to.untimed {
+		return &EventError{Call: "Elapsed", Reason: "an event has no time: make both with NewEvent"}
 	}
 	if !from.recorded.Load() || !to.recorded.Load() {
 		return &EventError{Call: "Elapsed", Reason: "an event was not recorded: call Record with each event first"}

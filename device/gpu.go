@@ -39,6 +39,9 @@ type vendorAPI interface {
 	copyPeer(dst, src *tensor.Storage) error
 	// copyAsync queues a copy of n bytes, in any direction, on a stream.
 	copyAsync(dst, src, n, stream uintptr) error
+	// copyRows queues a copy of rows on a stream. copiesRows reports whether the library has it.
+	copyRows(dst, src Rows, stream uintptr) error
+	copiesRows() bool
 	// failure converts a code other than 0 to an error.
 	failure(call string, code int32) error
 	// leave releases the resources that enter acquired.

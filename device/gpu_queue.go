@@ -56,10 +56,20 @@ func (g *gpu) SynchronizeDevice(dev int) error {
 	return err
 }
 
-func (g *gpu) NewEvent(dev int) (*Event, error) {
-	e := &Event{dev: g.device(dev), owner: g}
+func (g *gpu) NewEvent(dev int) (*Event, error) { return g.newEvent(dev, false) }
+
+func (g *gpu) NewUntimedEvent(dev int) (*Event, error) { return g.newEvent(dev, true) }
+
+// eventDisableTiming is the flag of HIP and CUDA for an event without a time.
+const eventDisableTiming = 2
+
+func (g *gpu) newEvent(dev int, untimed bool) (*Event, error) {
+	e, flags := &Event{dev: g.device(dev), owner: g, untimed: untimed}, uintptr(0)
+	if untimed {
+		flags = eventDisableTiming
+	}
 	err := g.onDevice(dev, func() error {
-		if err := g.call(g.fns.newEvent, uintptr(unsafe.Pointer(&e.handle)), 0); err != nil {
+		if err := g.call(g.fns.newEvent, uintptr(unsafe.Pointer(&e.handle)), flags); err != nil {
 			return err
 		}
 		g.mu.Lock()

@@ -33,7 +33,7 @@ type hip struct {
 	setDevice, memcpy, memcpyAsync, props routine
 	lastError, errorName, errorText       routine
 	init, deviceCount                     routine
-	driverVersion                         routine // optional
+	driverVersion, memcpy2DAsync          routine // optional
 	layout                                hipLayout
 }
 
@@ -93,6 +93,7 @@ func newHIP(lib *dl.Library) (*gpu, error) {
 		{&g.fns.destroyExec, "hipGraphExecDestroy", nil},
 	})
 	bindOptional(lib, []binding{{&h.driverVersion, "hipDriverGetVersion", nil}})
+	bindOptional(lib, []binding{{&h.memcpy2DAsync, "hipMemcpy2DAsync", nil}})
 	bindOptional(lib, []binding{
 		{&g.pools.create, "hipMemPoolCreate", nil},
 		{&g.pools.destroy, "hipMemPoolDestroy", nil},
@@ -198,6 +199,13 @@ func (h *hip) copyPeer(dst, src *tensor.Storage) error {
 
 func (h *hip) copyAsync(dst, src, n, stream uintptr) error {
 	return check(h, h.memcpyAsync, dst, src, n, hipDefault, stream)
+}
+
+func (h *hip) copiesRows() bool { return h.memcpy2DAsync.fn != 0 }
+
+func (h *hip) copyRows(dst, src Rows, stream uintptr) error {
+	return check(h, h.memcpy2DAsync, dst.address(), uintptr(dst.Pitch), src.address(), uintptr(src.Pitch), uintptr(dst.Size),
+		uintptr(dst.Count), hipDefault, stream)
 }
 
 // failure also clears the thread's last error. An operator that checks its launch with

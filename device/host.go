@@ -157,6 +157,14 @@ func (h *host) NewEvent(dev int) (*Event, error) {
 	return &Event{dev: tensor.Host(), owner: h}, nil
 }
 
+func (h *host) NewUntimedEvent(dev int) (*Event, error) {
+	e, err := h.NewEvent(dev)
+	if err == nil {
+		e.untimed = true
+	}
+	return e, err
+}
+
 func (h *host) closeEvent(e *Event) error {
 	if err := e.check("Close", tensor.CPU); err != nil {
 		return err

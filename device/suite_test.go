@@ -29,7 +29,7 @@ func TestCUDA(t *testing.T) {
 // suite is the tests that every driver must pass.
 func suite(t *testing.T, drv device.Driver) {
 	for name, test := range map[string]func(*testing.T, device.Driver){
-		"describe": testDescribe, "copies": testCopies, "memset": testMemset, "async": testAsync,
+		"describe": testDescribe, "copies": testCopies, "memset": testMemset, "async": testAsync, "rows": testRows,
 		"free": testFree, "sizes": testSizes, "events": testEvents, "streams": testStreams, "pool": testPool,
 		"graphs": testGraphs, "concurrent": testConcurrent,
 	} {

@@ -59,12 +59,26 @@ EXPORT int cuMemcpyPeer(void* d, void* dc, const void* s, void* sc, size_t n) {
   return across(d, s, n);
 }
 EXPORT int cuMemcpyAsync(void* d, const void* s, size_t n, void* stream) { return async_copy(d, s, n, stream); }
+// CUDA_MEMCPY2D of cuda.h.
+struct side { size_t x, y; int kind; const void* host; uintptr_t device; void* array; size_t pitch; };
+struct rows { struct side src, dst; size_t width, height; };
+EXPORT int cuMemcpy2DAsync_v2(const struct rows* r, void* stream) {
+  const void* at[2];
+  const struct side* sides[] = {&r->src, &r->dst};
+  for (int i = 0; i < 2; i++) {
+    const struct side* s = sides[i];
+    if (s->x || s->y || s->array || (s->kind != 1 && s->kind != 2)) return INVALID;
+    at[i] = s->kind == 1 ? s->host : (const void*)s->device;
+    if (!at[i] || device_memory(at[i]) != (s->kind == 2)) return INVALID;
+  }
+  return async_rows((char*)at[1], r->dst.pitch, at[0], r->src.pitch, r->width, r->height, stream);
+}
 EXPORT int cuMemsetD8_v2(void* d, unsigned char v, size_t n) { return fill(d, v, n); }
 EXPORT int cuStreamCreate(void** s, unsigned f) { return f > 1 ? INVALID : make(STREAM, s, 1); }
 EXPORT int cuStreamDestroy_v2(void* s) { return drop(STREAM, s, 0); }
 EXPORT int cuStreamSynchronize(void* s) { return sync_stream(s); }
 EXPORT int cuStreamWaitEvent(void* s, void* e, unsigned f) { return wait_event(s, e, f); }
-EXPORT int cuEventCreate(void** e, unsigned f) { return f ? INVALID : make(EVENT, e, 1); }
+EXPORT int cuEventCreate(void** e, unsigned f) { return make_event(e, f); }
 EXPORT int cuEventDestroy_v2(void* e) { return drop(EVENT, e, 0); }
 EXPORT int cuEventRecord(void* e, void* s) { return record_event(e, s); }
 EXPORT int cuEventSynchronize(void* e) { return sync_event(e); }

@@ -23,6 +23,7 @@ struct thing {
   struct op* ops;             // of a stream in capture, a graph or an executable graph, the last one first
   struct work *head, *tail;   // of a stream: its work that has not run, see fakequeue.h
   long issued, done;          // of an event: the serial numbers of the last record that was queued, and of the last that has run
+  int untimed;                // of an event: it has no time
   int capturing, broken, of;  // of a stream: its capture, a call that cannot be recorded, the thread (see self)
 };
 
@@ -119,6 +120,17 @@ static int async_copy(void* d, const void* s, size_t n, void* stream) {
   }
   memcpy(d, s, n); return OK;
 }
+static int copies_of_rows;
+EXPORT int fake_copies_of_rows(void) { return copies_of_rows; }
+static int async_rows(char* d, size_t dpitch, const char* s, size_t spitch, size_t width, size_t height, void* stream) {
+  if (dpitch < width || spitch < width || dpitch > INT32_MAX || spitch > INT32_MAX) return INVALID;
+  __atomic_add_fetch(&copies_of_rows, 1, __ATOMIC_SEQ_CST);
+  for (size_t i = 0; i < height; i++) {
+    int code = async_copy(d + i * dpitch, s + i * spitch, width, stream);
+    if (code != OK) return code;
+  }
+  return OK;
+}
 static void free_ops(struct op* o) {
   while (o) { struct op* next = o->next; free(o); o = next; }
 }
@@ -198,6 +210,12 @@ static int sync_stream(void* s) {
   return OK;
 }
 static struct thing* event(void* e) { return find(EVENT, e, 1); }
+static int make_event(void** e, unsigned flags) {
+  if (flags & ~2u) return INVALID;
+  int code = make(EVENT, e, 1);
+  if (code == OK) event(*e)->untimed = flags == 2;
+  return code;
+}
 static int record_event(void* e, void* s) {
   struct thing* t = event(e);
   if (!t || t->device != current || !valid_stream(s)) return BAD_HANDLE;
@@ -209,6 +227,7 @@ static int record_event(void* e, void* s) {
 }
 static int elapsed(float* ms, void* a, void* b) {
   struct thing *x = event(a), *y = event(b);
+  if (x && y && (x->untimed || y->untimed)) return BAD_HANDLE;
   if (!x || !y || x->ms == 0 || y->ms == 0) return NOT_READY;
   *ms = (float)(y->ms - x->ms); return OK;
 }

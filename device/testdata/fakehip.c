@@ -51,13 +51,18 @@ EXPORT int hipMemcpy(void* d, const void* s, size_t n, int kind) {
   return note(INVALID);
 }
 EXPORT int hipMemcpyAsync(void* d, const void* s, size_t n, int kind, void* stream) { return note(kind == 4 ? async_copy(d, s, n, stream) : INVALID); }
+#ifndef NO_ROWS
+EXPORT int hipMemcpy2DAsync(void* d, size_t dpitch, const void* s, size_t spitch, size_t width, size_t height, int kind, void* stream) {
+  return note(kind == 4 ? async_rows(d, dpitch, s, spitch, width, height, stream) : INVALID);
+}
+#endif
 EXPORT int hipMemset(void* d, int v, size_t n) { return note(fill(d, v, n)); }
 EXPORT int hipStreamCreateWithFlags(void** s, unsigned f) { return note(f > 1 ? INVALID : make(STREAM, s, 1)); }
 EXPORT int hipStreamDestroy(void* s) { return note(drop(STREAM, s, 0)); }
 EXPORT int hipStreamSynchronize(void* s) { return note(sync_stream(s)); }
 EXPORT int hipStreamWaitEvent(void* s, void* e, unsigned f) { return note(wait_event(s, e, f)); }
 EXPORT int hipDeviceSynchronize(void) { run_stream(NULL); return note(current < 0 ? BAD_CONTEXT : OK); }
-EXPORT int hipEventCreateWithFlags(void** e, unsigned f) { return note(f ? INVALID : make(EVENT, e, 1)); }
+EXPORT int hipEventCreateWithFlags(void** e, unsigned f) { return note(make_event(e, f)); }
 EXPORT int hipEventDestroy(void* e) { return note(drop(EVENT, e, 0)); }
 EXPORT int hipEventRecord(void* e, void* s) { return note(record_event(e, s)); }
 EXPORT int hipEventSynchronize(void* e) { return note(sync_event(e)); }
