@@ -176,7 +176,7 @@ func (e *Engine) events(ln *lane, i int) (ev events, err error) {
 		return ln.events[i], nil
 	}
 	for _, one := range []**device.Event{&ev.uploaded, &ev.computed, &ev.downloaded} {
-		if *one, err = e.drv.NewEvent(int(e.pool.Device().ID)); err != nil {
+		if *one, err = e.drv.NewUntimedEvent(int(e.pool.Device().ID)); err != nil {
 			return ev, errors.Join(err, ev.close())
 		}
 	}

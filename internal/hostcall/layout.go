@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/aiter-go/aiter/device"
 	"github.com/aiter-go/aiter/tensor"
 )
 
@@ -72,6 +73,21 @@ func (l *layout) runs() int64 {
 		return 0
 	}
 	return l.bytes / l.run
+}
+
+// rows returns the number of runs that one copy of rows moves, and their distance: those of the innermost dimension. It is one if a
+// device does not accept the distance.
+func (l *layout) rows() (count, pitch int64) {
+	if n := len(l.dims); n > 0 && l.dims[n-1].step >= l.run && l.dims[n-1].step <= device.MaxPitch {
+		return l.dims[n-1].size, l.dims[n-1].step
+	}
+	return 1, l.run
+}
+
+// copies is the number of copies of rows.
+func (l *layout) copies() int64 {
+	count, _ := l.rows()
+	return l.runs() / max(count, 1)
 }
 
 // at returns the byte of the storage at which run i begins.

@@ -41,27 +41,33 @@ func (m *moved) packing(list []transfer, pinned *tensor.Storage, at int64) ([]tr
 	return append(list, transfer{&m.layout, packed[at : at+m.layout.bytes], memory}), nil
 }
 
-// copies queues the copies of an argument on a stream: one from or to pinned memory, or one for each run of the host's memory.
+// copies queues the copies of an argument on a stream: one from or to pinned memory, or those of the host's memory itself.
 func (r *run) copies(s device.Stream, m *moved, pinned *tensor.Storage, at int64, up bool) error {
-	runs, size, host := int64(1), m.layout.bytes, pinned
-	if m.slot.direct {
-		runs, size, host = m.layout.runs(), m.layout.run, m.host.Storage()
-	}
-	if m.layout.bytes == 0 {
+	l := &m.layout
+	if l.bytes == 0 {
 		return nil
 	}
-	for i := range runs {
-		if m.slot.direct {
-			at = m.layout.at(i)
+	if !m.slot.direct {
+		packed := device.Region{Storage: m.device.Storage(), Offset: m.slot.at, Size: l.bytes}
+		staged := device.Region{Storage: pinned, Offset: at, Size: l.bytes}
+		if up {
+			return r.engine.drv.CopyAsync(s, packed, staged)
 		}
-		dst := device.Region{Storage: m.device.Storage(), Offset: m.slot.at + i*size, Size: size}
-		src := device.Region{Storage: host, Offset: at, Size: size}
+		return r.engine.drv.CopyAsync(s, staged, packed)
+	}
+	rows := device.Rows{Storage: m.host.Storage(), Size: l.run}
+	rows.Count, rows.Pitch = l.rows()
+	packed := device.Rows{Storage: m.device.Storage(), Offset: m.slot.at, Size: l.run, Count: rows.Count, Pitch: l.run}
+	for i := range l.copies() {
+		rows.Offset = l.at(i * rows.Count)
+		dst, src := packed, rows
 		if !up {
 			dst, src = src, dst
 		}
-		if err := r.engine.drv.CopyAsync(s, dst, src); err != nil {
+		if err := r.engine.drv.CopyRowsAsync(s, dst, src); err != nil {
 			return err
 		}
+		packed.Offset += rows.Count * l.run
 	}
 	return nil
 }

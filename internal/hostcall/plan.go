@@ -9,8 +9,12 @@ import (
 // alignment is that of arguments in the memory of a piece, as allocators of GPU memory align.
 const alignment = 256
 
-// directRuns is the number of copies of a piece up to which pinned memory is copied without packing.
-const directRuns = 16
+// Pinned memory is copied without packing by up to directCopies copies for a piece. A device copies rows of fewer than directRow
+// bytes at half of its speed or less.
+const (
+	directCopies = 16
+	directRow    = 128
+)
 
 // span is a piece: the units [from, to) of each axis.
 type span struct{ from, to []int64 }
@@ -122,7 +126,7 @@ func (r *run) place() error {
 			}
 		}
 		l := layoutOf(first)
-		s.direct = l.runs() <= directRuns && r.engine.pool.Pinned(s.Tensor.Storage())
+		s.direct = l.direct() && r.engine.pool.Pinned(s.Tensor.Storage())
 		s.bytes = s.Tensor.Numel() * s.Tensor.DType().Size()
 		device, in := &r.sizes.device, &r.sizes.in
 		if s.resident {
@@ -139,6 +143,11 @@ func (r *run) place() error {
 		}
 	}
 	return nil
+}
+
+// direct reports whether devices copy the memory itself well, if it is pinned.
+func (l *layout) direct() bool {
+	return l.copies() <= directCopies && (l.run >= directRow || l.runs() <= directCopies)
 }
 
 // take returns an aligned place for n bytes behind the others.
