@@ -31,7 +31,8 @@
 //
 // Calls use [registry.Op.Call]: it builds the operator on first use, queues the work on
 // the stream of [github.com/aiter-go/aiter/device.WithStream], and returns its errors. A
-// required tensor that is nil is a [*registry.TypeError].
+// required tensor that is nil is a [*registry.TypeError]. The operators that [Ops.OnHost] returns take tensors in host
+// memory, and copy them to the device and back in pieces, at the same time as the kernels run.
 package causalconv1d
 
 // The names of the Go API are shorter than those of the operators, which PyTorch users know.

@@ -124,6 +124,22 @@ func ExampleOps_VarlenStates() {
 	// Output: [2 3 4 0 5 6] <nil>
 }
 
+// Tensors in host memory. On a GPU the call copies them to the device and back in pieces; on the CPU it copies nothing.
+func ExampleOps_OnHost() {
+	ctx, conv, done := setUp()
+	defer done()
+	onHost := conv.OnHost(tensor.Host()) // of a GPU: tensor.Device{Type: tensor.CUDA} or tensor.ROCM
+	out := zeros(2, 1, 3)
+	err := onHost.Forward(ctx, causalconv1d.Forward{
+		Out: out, X: floats([]float32{1, 2, 3, 4, 5, 6}, 2, 1, 3), Weight: floats([]float32{10, 1}, 1, 2),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(out.Float64s())
+	// Output: [1 12 23 4 45 56] <nil>
+}
+
 // setUp is the beginning of the first example.
 func setUp() (context.Context, *causalconv1d.Ops, func()) {
 	ctx := context.Background()
