@@ -2,9 +2,9 @@ package hostcall
 
 import "sync"
 
-// copyPart is the least number of bytes that one processor copies: for fewer the start of another takes longer. From 1 MiB on Go's
-// copy writes past the caches, which saves the reads of the destination's lines.
-const copyPart = 1 << 20
+// copyPart is the number of bytes that one processor copies at a time, at least 1 MiB: from there on Go's copy writes past the
+// caches, which saves the reads of the destination's lines.
+const copyPart = 2 << 20
 
 // transfer is a copy between packed memory and a tensor in host memory.
 type transfer struct {
@@ -12,17 +12,15 @@ type transfer struct {
 	packed, memory []byte
 }
 
-// move copies parts at the same time, on the engine's processors. pieces is the number of pieces that are copied at the same time:
-// of many, each is one part.
-func (e *Engine) move(list []transfer, pieces int, pack bool) {
+// move copies the parts of a piece at the same time, on the engine's processors.
+func (e *Engine) move(list []transfer, pack bool) {
 	var wg sync.WaitGroup
 	for _, t := range list {
-		part := max(copyPart, t.layout.bytes*int64(pieces)/int64(cap(e.processors)))
-		n := max(t.layout.bytes/part, 1) // the last part is longer than the others
+		n := max(t.layout.bytes/copyPart, 1) // the last part is longer than the others
 		for i := range n - 1 {
-			wg.Go(func() { e.part(t, i*part, (i+1)*part, pack) })
+			wg.Go(func() { e.part(t, i*copyPart, (i+1)*copyPart, pack) })
 		}
-		e.part(t, (n-1)*part, t.layout.bytes, pack)
+		e.part(t, (n-1)*copyPart, t.layout.bytes, pack)
 	}
 	wg.Wait()
 }

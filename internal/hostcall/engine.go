@@ -16,16 +16,17 @@ import (
 
 // The defaults of Options.
 const (
-	DefaultPiece   = 8 << 20 // of pinned tensors
-	DefaultBuffers = 6
+	DefaultPiece   = 4 << 20 // of pinned tensors
+	DefaultBuffers = 8
 	DefaultCalls   = 2
 )
 
-// A call whose tensors are not pinned has smaller pieces, and by default two buffers for each processor, up to a limit: a processor
-// copies more slowly than the device.
+// A call whose tensors are not pinned has smaller pieces, and by default two parts of pieces for each processor in flight, up to a
+// limit: a processor copies more slowly than the device.
 const (
 	DefaultStagedPiece = 2 << 20
-	maxStagedBuffers   = 32
+	maxStagedParts     = 32
+	minBuffers         = 4
 )
 
 // Options configure New. Zero fields have defaults.
@@ -137,12 +138,13 @@ func (e *Engine) pieceSize(staged bool) int64 {
 }
 
 // buffers is the number of pieces of a call in flight.
-func (e *Engine) buffers(staged bool) int {
+func (e *Engine) buffers(r *run) int {
 	switch {
 	case e.opts.Buffers > 0:
 		return e.opts.Buffers
-	case staged:
-		return min(max(2*cap(e.processors), DefaultBuffers), maxStagedBuffers)
+	case r.staged:
+		parts := min(max(2*cap(e.processors), DefaultBuffers), maxStagedParts)
+		return max(parts*copyPart/int(max(r.sizes.in, r.sizes.out, copyPart)), minBuffers)
 	}
 	return DefaultBuffers
 }

@@ -75,7 +75,7 @@ func (f *flow) begin(ctx context.Context, filling *sync.WaitGroup, p span, b *bu
 		f.queue(ctx, c)
 	default:
 		filling.Go(func() {
-			f.engine.move(c.packs, len(f.buffers), true)
+			f.engine.move(c.packs, true)
 			f.queue(ctx, c)
 		})
 	}
@@ -124,7 +124,7 @@ func (f *flow) collect() {
 			continue
 		}
 		copying.Go(func() {
-			f.engine.move(j.back, len(f.buffers), false)
+			f.engine.move(j.back, false)
 			f.free <- j.buffer
 		})
 	}

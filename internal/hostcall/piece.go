@@ -91,7 +91,7 @@ func (r *run) uploadResidents() error {
 	if err != nil {
 		return err
 	}
-	r.engine.move(packs, 1, true)
+	r.engine.move(packs, true)
 	return r.upload(list, r.residentIn)
 }
 

@@ -1,8 +1,6 @@
 package hostcall
 
 import (
-	"slices"
-
 	"github.com/aiter-go/aiter/tensor"
 )
 
@@ -15,72 +13,6 @@ const (
 	directCopies = 16
 	directRow    = 128
 )
-
-// span is a piece: the units [from, to) of each axis.
-type span struct{ from, to []int64 }
-
-// cut cuts the axes into about n pieces. An axis is cut if those before it are cut into single units.
-func cut(units []int64, n int64) []span {
-	parts := make([]int64, len(units))
-	for i, u := range units {
-		parts[i] = min(max(n, 1), max(u, 1))
-		n = (n + parts[i] - 1) / parts[i]
-		if parts[i] < u {
-			n = 1
-		}
-	}
-	pieces := []span{{}}
-	for i, u := range units {
-		var finer []span
-		for _, p := range pieces {
-			for k := range parts[i] {
-				finer = append(finer, span{
-					from: append(p.from[:len(p.from):len(p.from)], k*u/parts[i]),
-					to:   append(p.to[:len(p.to):len(p.to)], (k+1)*u/parts[i]),
-				})
-			}
-		}
-		pieces = finer
-	}
-	return pieces
-}
-
-// rampSteps is the number of times that the first and the last piece are halved.
-const rampSteps = 3
-
-// ramp halves the first and the last of many pieces, so that the first upload and the last download, which nothing overlaps, are
-// short.
-func ramp(pieces []span) []span {
-	if len(pieces) < 2*rampSteps {
-		return pieces
-	}
-	last := len(pieces) - 1
-	first, rest := halves(pieces[0], rampSteps), halves(pieces[last], rampSteps)
-	slices.Reverse(first) // the smallest first
-	return slices.Concat(first, pieces[1:last], rest)
-}
-
-// halves cuts a piece into a half, a quarter and so on, along its innermost axis of several units.
-func halves(p span, steps int) []span {
-	axis := len(p.from) - 1
-	for axis > 0 && p.to[axis]-p.from[axis] < 2 {
-		axis--
-	}
-	var list []span
-	for ; steps > 0 && p.to[axis]-p.from[axis] > 1; steps-- {
-		middle := p.from[axis] + (p.to[axis]-p.from[axis]+1)/2
-		list = append(list, span{p.from, replaced(p.to, axis, middle)})
-		p.from = replaced(p.from, axis, middle)
-	}
-	return append(list, p)
-}
-
-// replaced returns a list with another value at i.
-func replaced(list []int64, i int, v int64) []int64 {
-	list = slices.Clone(list)
-	list[i] = v
-	return list
-}
 
 // part returns the elements of t that a piece has. along is an [Argument.Along].
 func (p span) part(t *tensor.Tensor, along []int, units []int64) (*tensor.Tensor, error) {

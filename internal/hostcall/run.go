@@ -51,9 +51,6 @@ func newRun(e *Engine, ln *lane, c Call) *run {
 			}
 		}
 	}
-	up, down := r.traffic()
-	size := e.pieceSize(r.staged)
-	r.spans = ramp(cut(c.Units, (max(up, down)+size-1)/size))
 	return r
 }
 
@@ -90,14 +87,18 @@ func (r *run) traffic() (up, down int64) {
 
 // allocate takes the memory of the call from the pool.
 func (r *run) allocate() error {
-	if err := r.place(); err != nil {
+	var err error
+	if r.spans, err = r.choose(r.engine.pieceSize(r.staged)); err != nil {
 		return err
 	}
-	err := errors.Join(r.takeDevice(&r.resident, r.sizes.resident), r.takePinned(&r.residentIn, r.sizes.residentIn))
+	if err = r.place(); err != nil {
+		return err
+	}
+	err = errors.Join(r.takeDevice(&r.resident, r.sizes.resident), r.takePinned(&r.residentIn, r.sizes.residentIn))
 	if err != nil {
 		return err
 	}
-	for i := range min(r.engine.buffers(r.staged), len(r.spans)) {
+	for i := range min(r.engine.buffers(r), len(r.spans)) {
 		b := new(buffer)
 		if b.events, err = r.engine.events(r.lane, i); err == nil {
 			err = errors.Join(r.takeDevice(&b.memory, r.sizes.device), r.takePinned(&b.in, r.sizes.in), r.takePinned(&b.out, r.sizes.out))
