@@ -48,7 +48,7 @@ var layers = map[string][]string{
 	"trace":             {},
 	"device":            {"internal/dl", "jit/target", "tensor", "trace"},
 	"internal/verify":   {"device", "tensor"},
-	"internal/hostcall": {"device", "tensor"},
+	"internal/hostcall": {"device", "tensor", "trace"},
 	"internal/settings": {"", "jit", "internal/cache", "internal/deps", "internal/filehash", "internal/opconfig", "internal/sys",
 		"internal/toolchain", "jit/target"},
 	"internal/term": {},

@@ -22,7 +22,8 @@ const profileLong = `Show where the time of calls goes: build, load, allocations
 downloads, waits and gaps. The first call and later calls are apart.
 
 The tensors stay on the device between the calls. With --host each call begins and ends
-in host memory, one step after the other: allocate, upload, call, wait, download, free.
+in host memory: pipelined, with pinned and with other memory, and one step after the
+other (allocate, upload, call, wait, download, free). On the CPU only the latter.
 Devices measure kernels and queued copies with events; other times are those of the host.
 
 --html writes a page with a timeline, --trace a file for Perfetto (ui.perfetto.dev) and
@@ -86,7 +87,7 @@ func newProfile(a *app) *cobra.Command {
 	f.caseFlags.add(a, fl)
 	f.deviceFlags.add(fl)
 	fl.IntVar(&f.calls, "calls", 20, "number of calls after the first one")
-	fl.BoolVar(&f.host, "host", false, "tensors in host memory: allocate, upload, call, wait, download and free in each call")
+	fl.BoolVar(&f.host, "host", false, "tensors in host memory: pipelined calls, and the same steps one after the other")
 	fl.BoolVar(&f.counters, "counters", false, "run the vendor's profiler (rocprofv3 or ncu) too, and add its counters")
 	fl.StringSliceVar(&f.pmc, "pmc", nil, "counters of rocprofv3, or metrics of ncu, for --counters: a comma-separated `LIST`")
 	fl.StringVar(&f.html, "html", "", "write a page with the timeline to a `FILE`")
@@ -174,11 +175,11 @@ func (a *app) profileOp(ctx context.Context, f *profileFlags, name string) (err 
 	periods := []period{{title: "First call", end: traced.trace.Now()}}
 	for i, c := range cases {
 		a.err.SetStatus(fmt.Sprintf("[%d/%d] %s %s", i+1, len(cases), op.Name(), c.Case))
-		p, err := b.record(ctx, f, c.Case)
+		more, err := b.record(ctx, f, c.Case)
 		if err != nil {
 			return err
 		}
-		periods = append(periods, p)
+		periods = append(periods, more...)
 	}
 	line := traced.trace.Timeline()
 	result := profile.Profile{
@@ -199,7 +200,7 @@ func (a *app) profileOp(ctx context.Context, f *profileFlags, name string) (err 
 func (f *profileFlags) origin(target string) string {
 	where := "tensors on the device"
 	if f.host {
-		where = "tensors in host memory, one step after the other"
+		where = "tensors in host memory"
 	}
 	return fmt.Sprintf("built for %s; %d calls, %s", target, f.calls, where)
 }
@@ -211,53 +212,82 @@ type period struct {
 }
 
 // record records the calls of a case, after one that is not recorded.
-func (b *opSession) record(ctx context.Context, f *profileFlags, c optests.Case) (p period, err error) {
+func (b *opSession) record(ctx context.Context, f *profileFlags, c optests.Case) (list []period, err error) {
 	problem, err := b.decl.GenerateForTiming(c)
 	if err != nil {
-		return p, err
+		return nil, err
 	}
-	p.title = c.String()
-	rec := b.app.trace
 	if f.host {
-		return p, b.recordSteps(ctx, f, problem, &p)
+		return b.recordHost(ctx, f, problem, c.String())
 	}
 	placed, err := b.runner(ctx).Upload(problem)
 	if err != nil {
-		return p, err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, placed.Free()) }()
 	queue := device.Stream{Device: b.device}
 	if err := errors.Join(b.op.Call(ctx, placed.Args...), b.driver.Synchronize(queue)); err != nil {
-		return p, err
+		return nil, err
 	}
+	p, rec := period{title: c.String()}, b.app.trace
 	p.start = rec.Now()
 	for range f.calls {
 		if err := b.op.Call(ctx, placed.Args...); err != nil {
-			return p, err
+			return nil, err
 		}
 	}
 	err = b.driver.Synchronize(queue)
 	p.end = rec.Now()
-	return p, err
+	return []period{p}, err
 }
 
-// recordSteps records calls that begin and end in host memory.
-func (b *opSession) recordSteps(ctx context.Context, f *profileFlags, problem *optests.Problem, p *period) error {
-	if err := b.callFromHost(ctx, problem); err != nil { // builds what the case needs
-		return err
+// recordHost records calls that begin and end in host memory: pipelined ones, unless this is the memory of the device, and the
+// steps one after the other.
+func (b *opSession) recordHost(ctx context.Context, f *profileFlags, problem *optests.Problem, title string) (list []period, err error) {
+	type way struct {
+		title string
+		call  func() error
+	}
+	ways := []way{{"one step after the other", func() error { return b.callFromHost(ctx, problem) }}}
+	if !b.device.IsHost() {
+		pinned, failed := optests.Runner{Device: optests.Pinned(b.driver)}.Upload(problem)
+		if failed != nil {
+			return nil, failed
+		}
+		defer func() { err = errors.Join(err, pinned.Free()) }()
+		pipelined := func(args []any) func() error {
+			return func() error { return b.op.CallHost(ctx, b.device, args...) }
+		}
+		ways = append([]way{{"pipelined, pinned memory", pipelined(pinned.Args)}, {"pipelined", pipelined(problem.Args)}}, ways...)
+	}
+	for _, w := range ways {
+		p, err := b.recordCalls(f.calls, w.call)
+		if err != nil {
+			return nil, err
+		}
+		p.title = title + ", " + w.title
+		list = append(list, p)
+	}
+	return list, nil
+}
+
+// recordCalls records calls that wait for their results, after one that builds what they need.
+func (b *opSession) recordCalls(n int, call func() error) (p period, err error) {
+	if err := call(); err != nil {
+		return p, err
 	}
 	rec := b.app.trace
 	p.start = rec.Now()
-	for i := range f.calls {
+	for i := range n {
 		span := rec.Begin(trace.Host, fmt.Sprintf("step %d", i+1))
-		err := b.callFromHost(ctx, problem)
+		err := call()
 		span.End(err)
 		if err != nil {
-			return err
+			return p, err
 		}
 	}
 	p.end = rec.Now()
-	return nil
+	return p, nil
 }
 
 // callFromHost allocates device memory for each tensor, uploads what the operator reads, calls it, waits, downloads what it
@@ -291,12 +321,16 @@ func (b *opSession) callFromHost(ctx context.Context, p *optests.Problem) (err e
 		return err
 	}
 	for _, o := range p.Outputs {
-		if t, ok := args[o.Arg].(*tensor.Tensor); ok && t != nil {
-			result, err := devs.Download(ctx, t)
-			if err != nil {
-				return err
-			}
-			mine = append(mine, result)
+		t, ok := args[o.Arg].(*tensor.Tensor)
+		if !ok || t == nil {
+			continue
+		}
+		bytes, err := p.Args[o.Arg].(*tensor.Tensor).Storage().Bytes() // fresh memory would add the time of its page faults
+		if err == nil {
+			err = b.driver.CopyToHost(bytes, t.Storage())
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -354,11 +388,29 @@ func (a *app) printProfile(p profile.Profile) error {
 		if err := a.table(rows); err != nil {
 			return err
 		}
+		if err := a.printBusy(shares); err != nil {
+			return err
+		}
 		for _, found := range part.Findings() {
 			fmt.Fprintf(a.out, "- %s: %s. %s.\n", found.What, found.Figure, found.Advice)
 		}
 	}
 	return a.printCounters(p.Counter)
+}
+
+// printBusy shows which kinds of work overlap.
+func (a *app) printBusy(s profile.Shares) error {
+	if len(s.Busy) == 0 {
+		return nil
+	}
+	rows := [][]string{{"", "BUSY", "TIME"}}
+	for _, b := range s.Busy {
+		rows = append(rows, []string{string(b.Kind), report.Percent(b.Fraction), report.Duration(b.Time)})
+	}
+	overlap := float64(s.Overlap) / float64(max(s.Total, 1))
+	rows = append(rows, []string{"two or more at once", report.Percent(overlap), report.Duration(s.Overlap)})
+	fmt.Fprintln(a.out)
+	return a.table(rows)
 }
 
 func (a *app) printCounters(list []profile.Counter) error {

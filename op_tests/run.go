@@ -2,6 +2,7 @@ package optests
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/aiter-go/aiter/device"
@@ -120,6 +121,37 @@ func Transfer(devs *device.Devices, dev tensor.Device) Device {
 	}
 	return transfer{devs, dev}
 }
+
+// Pinned returns a Device whose memory is pinned memory of the host, for calls with tensors in host memory.
+func Pinned(drv device.Driver) Device { return pinned{drv} }
+
+type pinned struct{ device.Driver }
+
+var _ Device = pinned{}
+
+// ToDevice implements [Device].
+func (p pinned) ToDevice(t *tensor.Tensor) (*tensor.Tensor, error) {
+	from, err := t.Storage().Bytes()
+	if err != nil {
+		return nil, err
+	}
+	s, err := p.AllocHost(int64(len(from)))
+	if err != nil {
+		return nil, err
+	}
+	to, err := s.Bytes()
+	copy(to, from)
+	if err != nil {
+		return nil, errors.Join(err, p.Driver.Free(s))
+	}
+	return tensor.View(s, t.DType(), t.Shape(), t.Strides(), t.Offset())
+}
+
+// ToHost implements [Device].
+func (p pinned) ToHost(t *tensor.Tensor) (*tensor.Tensor, error) { return t, nil }
+
+// Free implements [Device].
+func (p pinned) Free(t *tensor.Tensor) error { return p.Driver.Free(t.Storage()) }
 
 type transfer struct {
 	devs *device.Devices

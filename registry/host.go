@@ -82,7 +82,7 @@ func (r *Registry) hostEngine(dev tensor.Device) (*hostcall.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts := hostcall.Options{Piece: r.hostOptions.Piece, Buffers: r.hostOptions.Buffers, Calls: r.hostOptions.Calls}
+	opts := hostcall.Options{Piece: r.hostOptions.Piece, Buffers: r.hostOptions.Buffers, Calls: r.hostOptions.Calls, Trace: r.trace}
 	e := hostcall.New(drv, pool, opts)
 	r.hosts[dev] = e
 	return e, nil

@@ -24,6 +24,7 @@ import (
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
 	"github.com/aiter-go/aiter/tensor"
+	"github.com/aiter-go/aiter/trace"
 )
 
 // Registry is a set of operators. It is safe for concurrent use.
@@ -38,6 +39,7 @@ type Registry struct {
 	reload    *reloader       // nil unless Options.Reload
 
 	hostOptions HostOptions
+	trace       *trace.Recorder // nil without one
 	hosts       map[tensor.Device]*hostcall.Engine // guarded by mu
 
 	buffers sync.Pool // *callBuffer
@@ -79,6 +81,7 @@ func Open(ctx context.Context, opts Options) (*Registry, error) {
 		targets:   map[tensor.Device]target.Target{},
 
 		hostOptions: opts.Host,
+		trace:       opts.Trace,
 		hosts:       map[tensor.Device]*hostcall.Engine{},
 	}
 	r.buffers.New = func() any { return &callBuffer{counter: r.calls.counter()} }

@@ -90,6 +90,7 @@ type Recorder struct {
 	spans    []Span // a ring once it has limit spans
 	next     int    // of the ring: the oldest span
 	dropped  int64
+	names    map[Track]string  // of tracks
 	sources  map[uint64]func() // by number
 	sourceID uint64
 }
@@ -144,6 +145,9 @@ func (r *Recorder) Add(s Span) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if name, ok := r.names[s.Track]; ok {
+		s.Track.Label = name
+	}
 	if len(r.spans) < r.limit {
 		r.spans = append(r.spans, s)
 		return
@@ -151,6 +155,25 @@ func (r *Recorder) Add(s Span) {
 	r.spans[r.next] = s
 	r.next = (r.next + 1) % r.limit
 	r.dropped++
+}
+
+// NameTrack gives the track of a stream a label for later spans, such as what the stream is for; "" removes it, as before the stream
+// is destroyed. It waits for the work that was queued before.
+func (r *Recorder) NameTrack(t Track, label string) {
+	if r == nil {
+		return
+	}
+	r.collect()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if label == "" {
+		delete(r.names, t)
+		return
+	}
+	if r.names == nil {
+		r.names = map[Track]string{}
+	}
+	r.names[t] = label
 }
 
 // Begin begins a span of the host in this goroutine, which ends with [Active.End].

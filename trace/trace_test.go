@@ -130,6 +130,30 @@ func TestDeviceOrder(t *testing.T) {
 	}
 }
 
+// A track has the name that it had when its work was queued.
+func TestNameTrack(t *testing.T) {
+	r := trace.New(trace.Options{})
+	gpu := trace.Track{Device: "cuda:0", ID: 0x7f}
+	pending := 0
+	defer r.OnRead(func() {
+		for ; pending > 0; pending-- {
+			r.Add(trace.Span{Kind: trace.Upload, Track: gpu})
+		}
+	})()
+	for _, name := range []string{"uploads", "", "kernels"} {
+		r.NameTrack(gpu, name)
+		pending++
+	}
+	var got []string
+	for _, s := range r.Timeline().Spans {
+		got = append(got, s.Track.Name())
+	}
+	if want := []string{"uploads", "stream 0x7f", "kernels"}; !slices.Equal(got, want) {
+		t.Errorf("the tracks are %q, want %q", got, want)
+	}
+	(*trace.Recorder)(nil).NameTrack(gpu, "x")
+}
+
 // Goroutines record, read and reset at the same time.
 func TestConcurrent(t *testing.T) {
 	r := trace.New(trace.Options{Limit: 100})

@@ -1,6 +1,10 @@
 package hostcall
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/aiter-go/aiter/trace"
+)
 
 // copyPart is the number of bytes that one processor copies at a time, at least 1 MiB: from there on Go's copy writes past the
 // caches, which saves the reads of the destination's lines.
@@ -28,6 +32,12 @@ func (e *Engine) move(list []transfer, pack bool) {
 // part copies a range of a transfer when a processor is free.
 func (e *Engine) part(t transfer, from, to int64, pack bool) {
 	e.processors <- struct{}{}
+	span := e.opts.Trace.Begin(trace.Copy, "to pinned memory")
+	if !pack {
+		span.Name = "from pinned memory"
+	}
+	span.Bytes = to - from
 	t.layout.move(t.packed, t.memory, from, to, pack)
+	span.End(nil)
 	<-e.processors
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/aiter-go/aiter/device"
 	"github.com/aiter-go/aiter/tensor"
+	"github.com/aiter-go/aiter/trace"
 )
 
 // The defaults of Options.
@@ -34,6 +35,8 @@ type Options struct {
 	Piece   int64 // bytes of a piece in one direction; by default fewer if the tensors are not pinned
 	Buffers int   // pieces of a call in flight at once; by default more if the tensors are not pinned
 	Calls   int   // calls at once; later ones wait
+
+	Trace *trace.Recorder // of the pool's device; nil: nothing is recorded
 }
 
 // Engine makes the calls of one device. It is safe for concurrent use.
@@ -121,7 +124,7 @@ func (e *Engine) acquire(ctx context.Context) (ln *lane, err error) {
 	}
 	if ln, err = e.newLane(); err != nil {
 		e.free <- struct{}{}
-		return nil, errors.Join(err, ln.close())
+		return nil, errors.Join(err, e.closeLane(ln))
 	}
 	return ln, nil
 }
@@ -162,12 +165,16 @@ func (e *Engine) release(ln *lane) {
 // newLane makes streams. With an error it returns those made so far.
 func (e *Engine) newLane() (*lane, error) {
 	dev, ln := int(e.pool.Device().ID), new(lane)
-	for _, s := range []*device.Stream{&ln.up, &ln.run, &ln.down} {
+	for _, s := range []struct {
+		*device.Stream
+		name string
+	}{{&ln.up, "uploads"}, {&ln.run, "kernels"}, {&ln.down, "downloads"}} {
 		made, err := e.drv.NewStream(dev)
 		if err != nil {
 			return ln, err
 		}
-		*s = made
+		*s.Stream = made
+		e.opts.Trace.NameTrack(trackOf(made), s.name)
 	}
 	return ln, nil
 }
@@ -197,14 +204,20 @@ func (ev events) close() error {
 	return errors.Join(errs...)
 }
 
-// close destroys the streams that were made, and the events.
-func (ln *lane) close() error {
+// trackOf is the track of a stream in timelines.
+func trackOf(s device.Stream) trace.Track {
+	return trace.Track{Device: s.Device.String(), ID: uint64(s.Handle)}
+}
+
+// closeLane destroys the streams that were made, and the events.
+func (e *Engine) closeLane(ln *lane) error {
 	var errs []error
 	for _, ev := range ln.events {
 		errs = append(errs, ev.close())
 	}
 	for _, s := range []device.Stream{ln.up, ln.run, ln.down} {
 		if s != (device.Stream{}) {
+			e.opts.Trace.NameTrack(trackOf(s), "")
 			errs = append(errs, s.Close())
 		}
 	}
@@ -218,7 +231,7 @@ func (e *Engine) Close() error {
 		<-e.free
 	}
 	for _, ln := range e.lanes {
-		errs = append(errs, ln.close())
+		errs = append(errs, e.closeLane(ln))
 	}
 	return errors.Join(errs...)
 }

@@ -140,7 +140,7 @@ func (r *run) finish(err error) error {
 		errs = append(errs, give(s))
 	}
 	if err = errors.Join(errs...); failed != nil {
-		err = errors.Join(err, r.lane.close())
+		err = errors.Join(err, e.closeLane(r.lane))
 		r.lane = nil
 	}
 	e.release(r.lane)

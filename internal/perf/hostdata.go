@@ -14,7 +14,7 @@ import (
 // HostData has the times of calls that begin and end in host memory, measured by the host's clock.
 type HostData struct {
 	UpBytes, DownBytes int64 // of the tensors that the operator reads, and writes
-	Up, Down, Both     Stats // copies of as many bytes of pinned memory: in one direction, and in both at once
+	Up, Down, Both     Stats // copies of as many bytes of pinned memory: in one direction, and in both at once, in parts
 	Naive              Stats // allocate, upload, call, wait, download and free, with memory that is not pinned
 	Pageable, Pinned   Stats // pipelined calls with memory that is not pinned, and with pinned memory
 }
@@ -54,14 +54,15 @@ func (m *Meter) MeasureHost(ctx context.Context, op optests.Declaration, c optes
 	if h.Naive, err = m.timeHost(ctx, func() error { return f.naive(ctx) }); err != nil {
 		return h, fmt.Errorf("time %s, one step after the other: %w", op.Name(), err)
 	}
-	pinned, err := f.pinned()
+	pinned, err := optests.Runner{Device: optests.Pinned(m.opts.Driver)}.Upload(p)
 	if err != nil {
 		return h, err
 	}
+	defer func() { err = errors.Join(err, pinned.Free()) }()
 	for _, one := range []struct {
 		to   *Stats
 		args []any
-	}{{&h.Pageable, p.Args}, {&h.Pinned, pinned}} {
+	}{{&h.Pageable, p.Args}, {&h.Pinned, pinned.Args}} {
 		if *one.to, err = m.timeHost(ctx, func() error { return callHost(ctx, one.args) }); err != nil {
 			return h, fmt.Errorf("time %s with tensors in host memory: %w", op.Name(), err)
 		}
@@ -149,7 +150,7 @@ func (f *hostData) close() error {
 // copies times the copies of pinned memory.
 func (f *hostData) copies(ctx context.Context, h *HostData) error {
 	drv, dev := f.opts.Driver, int(f.opts.Device.ID)
-	var ways [2]func() error
+	var ways [2]func(from, to int64) error
 	for i, bytes := range []int64{h.UpBytes, h.DownBytes} {
 		s, err := drv.NewStream(dev)
 		if err != nil {
@@ -168,19 +169,32 @@ func (f *hostData) copies(ctx context.Context, h *HostData) error {
 		if i > 0 {
 			dst, src = near, far
 		}
-		ways[i] = func() error { return drv.CopyAsync(s, device.Whole(dst), device.Whole(src)) }
+		ways[i] = func(from, to int64) error {
+			at, n := min(from, bytes), min(to, bytes)-min(from, bytes)
+			return drv.CopyAsync(s, device.Region{Storage: dst, Offset: at, Size: n}, device.Region{Storage: src, Offset: at, Size: n})
+		}
 	}
 	wait := func() error { return errors.Join(drv.Synchronize(f.streams[0]), drv.Synchronize(f.streams[1])) }
 	var err error
-	if h.Up, err = f.timeHost(ctx, func() error { return errors.Join(ways[0](), wait()) }); err != nil {
+	if h.Up, err = f.timeHost(ctx, func() error { return errors.Join(ways[0](0, h.UpBytes), wait()) }); err != nil {
 		return err
 	}
-	if h.Down, err = f.timeHost(ctx, func() error { return errors.Join(ways[1](), wait()) }); err != nil {
+	if h.Down, err = f.timeHost(ctx, func() error { return errors.Join(ways[1](0, h.DownBytes), wait()) }); err != nil {
 		return err
 	}
-	h.Both, err = f.timeHost(ctx, func() error { return errors.Join(ways[0](), ways[1](), wait()) })
+	h.Both, err = f.timeHost(ctx, func() error {
+		for at := int64(0); at < max(h.UpBytes, h.DownBytes); at += bothPart {
+			if err := errors.Join(ways[0](at, at+bothPart), ways[1](at, at+bothPart)); err != nil {
+				return err
+			}
+		}
+		return wait()
+	})
 	return err
 }
+
+// bothPart is the size of the parts of copies in both directions at once. Whole copies take longer.
+const bothPart = 16 << 20
 
 // naive makes a call one step after the other.
 func (f *hostData) naive(ctx context.Context) (err error) {
@@ -225,28 +239,6 @@ func (f *hostData) naive(ctx context.Context) (err error) {
 		}
 	}
 	return nil
-}
-
-// pinned copies the arguments to pinned memory.
-func (f *hostData) pinned() ([]any, error) {
-	copies := map[*tensor.Storage]*tensor.Storage{}
-	return f.replaced(func(s *tensor.Storage) (*tensor.Storage, error) {
-		if copies[s] != nil {
-			return copies[s], nil
-		}
-		to, err := f.hold(f.opts.Driver.AllocHost(s.Size()))
-		if err != nil {
-			return nil, err
-		}
-		copies[s] = to
-		dst, err := to.Bytes()
-		if err != nil {
-			return nil, err
-		}
-		src, err := s.Bytes()
-		copy(dst, src)
-		return to, err
-	})
 }
 
 // replaced returns the arguments with other storages.

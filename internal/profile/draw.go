@@ -116,14 +116,20 @@ func rowName(t trace.Track) string {
 	return t.Device + " " + t.Name()
 }
 
+// kindClass is the class of a kind in the style sheet: that of its group, and another tint for the second kind of a group.
+func kindClass(k trace.Kind) string {
+	name := class(groupOf(k))
+	if k == trace.Download || k == trace.Free {
+		name += " second"
+	}
+	return name
+}
+
 // rectClass is the class of a span in the style sheet.
 func rectClass(s trace.Span) string {
-	name := class(groupOf(s.Kind))
+	name := kindClass(s.Kind)
 	if contains(s.Kind) {
 		name = "calls"
-	}
-	if s.Kind == trace.Download || s.Kind == trace.Free {
-		name += " second"
 	}
 	if s.Failed {
 		name += " failed"

@@ -43,6 +43,7 @@ type partContent struct {
 	Title    string
 	Note     string
 	Shares   []bar
+	Busy     []bar // of kinds that may overlap
 	Findings []Finding
 	Timeline *drawing
 	Charts   []barChart
@@ -156,6 +157,13 @@ func (p Part) content(shares Shares) partContent {
 		c.Shares = append(c.Shares, bar{
 			class(g.Group), string(g.Group), report.Percent(g.Fraction), fmt.Sprintf("%s, %s", report.Duration(g.Time), times(g)), 100 * g.Fraction,
 		})
+	}
+	for _, b := range shares.Busy {
+		c.Busy = append(c.Busy, bar{kindClass(b.Kind), string(b.Kind), report.Percent(b.Fraction), report.Duration(b.Time), 100 * b.Fraction})
+	}
+	if len(c.Busy) > 0 {
+		f := fraction(shares.Overlap, shares.Total)
+		c.Busy = append(c.Busy, bar{"calls", "two or more at once", report.Percent(f), report.Duration(shares.Overlap), 100 * f})
 	}
 	if p.Timeline != nil && len(p.Timeline.Spans) > 0 {
 		c.Timeline = draw(p.Timeline)

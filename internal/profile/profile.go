@@ -128,6 +128,8 @@ type PartSummary struct {
 	TotalNS  time.Duration `json:"total_ns"`
 	Dropped  int64         `json:"dropped,omitempty"`
 	Shares   []Share       `json:"shares"`
+	Busy     []Busy        `json:"busy,omitempty"`
+	Overlap  time.Duration `json:"overlap_ns,omitempty"`
 	Items    []Item        `json:"items"`
 	Findings []Finding     `json:"findings"`
 }
@@ -137,7 +139,8 @@ func (p Profile) Summary() Summary {
 	s := Summary{Title: p.Title, Device: p.Device, Origin: p.Origin, Parts: []PartSummary{}, Counters: p.Counter}
 	for _, part := range p.Parts {
 		shares := part.Shares()
-		sum := PartSummary{Title: part.Title, TotalNS: shares.Total, Shares: shares.List, Items: part.Items(), Findings: part.Findings()}
+		sum := PartSummary{Title: part.Title, TotalNS: shares.Total, Shares: shares.List, Busy: shares.Busy, Overlap: shares.Overlap,
+			Items: part.Items(), Findings: part.Findings()}
 		if part.Timeline != nil {
 			sum.Dropped = part.Timeline.Dropped
 		}

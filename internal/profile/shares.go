@@ -65,6 +65,49 @@ type Shares struct {
 	Total  time.Duration
 	Summed bool    // there is no timeline: Total is the sum of the items' times, and gaps are unknown
 	List   []Share // in the order of groups; kinds without a span are left out
+
+	// Busy has the time of kernels and of each kind of copy, also the moments of other kinds, if there are several of them. In the
+	// time of Overlap at least two kinds are at work.
+	Busy    []Busy
+	Overlap time.Duration
+}
+
+// Busy is the time in which at least one span of a kind is open.
+type Busy struct {
+	Kind     trace.Kind    `json:"kind"`
+	Time     time.Duration `json:"time_ns"`
+	Fraction float64       `json:"fraction"`
+}
+
+// addBusy adds a period to the times of the kinds that are at work in it.
+func (s *Shares) addBusy(kinds []trace.Kind, open []int, period time.Duration) {
+	working := 0
+	for i, k := range kinds {
+		if g := groupOf(k); open[i] == 0 || g != Kernels && g != Copies {
+			continue
+		}
+		working++
+		at := slices.IndexFunc(s.Busy, func(b Busy) bool { return b.Kind == k })
+		if at < 0 {
+			at = len(s.Busy)
+			s.Busy = append(s.Busy, Busy{Kind: k})
+		}
+		s.Busy[at].Time += period
+	}
+	if working > 1 {
+		s.Overlap += period
+	}
+}
+
+// endBusy completes the list, in the order of kinds.
+func (s *Shares) endBusy(kinds []trace.Kind) {
+	if len(s.Busy) < 2 {
+		s.Busy = nil
+	}
+	for i := range s.Busy {
+		s.Busy[i].Fraction = fraction(s.Busy[i].Time, s.Total)
+	}
+	slices.SortFunc(s.Busy, func(a, b Busy) int { return cmp.Compare(slices.Index(kinds, a.Kind), slices.Index(kinds, b.Kind)) })
 }
 
 // Of returns the share of a group.
@@ -152,17 +195,19 @@ func partition(spans []trace.Span) Shares {
 		}
 	}
 	slices.SortFunc(edges, func(a, b edge) int { return cmp.Compare(a.at, b.at) })
+	s := Shares{Total: to - from}
 	times, open, busy, last := map[trace.Kind]time.Duration{}, make([]int, len(order)), time.Duration(0), from
 	for _, e := range edges {
 		if first := slices.IndexFunc(open, func(n int) bool { return n > 0 }); first >= 0 {
 			times[order[first]] += e.at - last
 			busy += e.at - last
 		}
+		s.addBusy(order, open, e.at-last)
 		open[e.rank] += e.step
 		last = e.at
 	}
-	s := Shares{Total: to - from}
 	s.fill(times, counts)
+	s.endBusy(order)
 	s.List = append(s.List, Share{Group: Gaps, Time: s.Total - busy, Fraction: fraction(s.Total-busy, s.Total), Count: gaps(edges, from, to)})
 	return s
 }
