@@ -20,12 +20,16 @@ import (
 // gpu is a device made of host memory, whose streams run their work late and in a random order.
 type gpu struct {
 	t    testing.TB
+	file string
 	lib  *dl.Library
 	drv  device.Driver
 	pool *device.Pool
+
+	kernel func(context.Context, []*tensor.Tensor) error // of problems
 }
 
-func openGPU(t testing.TB, name string, opts device.PoolOptions) *gpu {
+// buildGPU compiles the library of a fake device. It has no driver yet.
+func buildGPU(t testing.TB, name string) *gpu {
 	t.Helper()
 	cc, err := exec.LookPath("cc")
 	if err != nil {
@@ -38,13 +42,22 @@ func openGPU(t testing.TB, name string, opts device.PoolOptions) *gpu {
 	}
 	lib, err := dl.Open(dl.Local, file)
 	must(t, err)
+	g := &gpu{t: t, file: file, lib: lib}
+	g.kernel = g.launch
+	return g
+}
+
+func openGPU(t testing.TB, name string, opts device.PoolOptions) *gpu {
+	t.Helper()
+	g := buildGPU(t, name)
 	open := map[string]func(...string) (device.Driver, error){"fakehip": device.OpenHIP, "fakecuda": device.OpenCUDA}[name]
-	drv, err := open(file)
+	var err error
+	g.drv, err = open(g.file)
 	must(t, err)
-	t.Cleanup(func() { must(t, drv.Close()) })
-	pool, err := drv.NewPool(0, opts)
+	t.Cleanup(func() { must(t, g.drv.Close()) })
+	g.pool, err = g.drv.NewPool(0, opts)
 	must(t, err)
-	return &gpu{t: t, lib: lib, drv: drv, pool: pool}
+	return g
 }
 
 func (g *gpu) fake(fn string, args ...uintptr) int {
@@ -119,7 +132,7 @@ func (g *gpu) problem(sh shape) *problem {
 	if sh.inPlace {
 		out = x
 	}
-	p := &problem{out: out, call: hostcall.Call{Units: []int64{sh.rows}, Launch: g.launch}}
+	p := &problem{out: out, call: hostcall.Call{Units: []int64{sh.rows}, Launch: g.kernel}}
 	along := [][]int{{0, 1}, {-1, 1}, {0, -1}}
 	if sh.split {
 		p.call.Units = append(p.call.Units, sh.cols)

@@ -66,8 +66,8 @@ type Shares struct {
 	Summed bool    // there is no timeline: Total is the sum of the items' times, and gaps are unknown
 	List   []Share // in the order of groups; kinds without a span are left out
 
-	// Busy has the time of kernels and of each kind of copy, also the moments of other kinds, if there are several of them. In the
-	// time of Overlap at least two kinds are at work.
+	// Busy has the time of kernels and of each kind of copy, also the moments of other kinds, if some of them overlap. In the time
+	// of Overlap at least two kinds are at work.
 	Busy    []Busy
 	Overlap time.Duration
 }
@@ -101,7 +101,7 @@ func (s *Shares) addBusy(kinds []trace.Kind, open []int, period time.Duration) {
 
 // endBusy completes the list, in the order of kinds.
 func (s *Shares) endBusy(kinds []trace.Kind) {
-	if len(s.Busy) < 2 {
+	if s.Overlap == 0 {
 		s.Busy = nil
 	}
 	for i := range s.Busy {

@@ -1,0 +1,171 @@
+package hostcall_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/fstest"
+
+	"github.com/aiter-go/aiter/device"
+	"github.com/aiter-go/aiter/internal/hostcall"
+	"github.com/aiter-go/aiter/tensor"
+	"github.com/aiter-go/aiter/trace"
+)
+
+// traced is an engine on a fake device with a recorder, and a piece for every two rows of problems with 12 rows.
+func traced(t *testing.T) (*gpu, *hostcall.Engine, *trace.Recorder) {
+	t.Helper()
+	g := buildGPU(t, "fakehip")
+	rec := trace.New(trace.Options{})
+	devs, err := device.Open(device.Options{Trace: rec, KFD: fstest.MapFS{}, HIPLibraries: []string{g.file}, CUDALibraries: []string{"none"}})
+	must(t, err)
+	t.Cleanup(func() { must(t, devs.Close()) })
+	g.drv, err = devs.Driver(tensor.ROCM)
+	must(t, err)
+	g.pool, err = g.drv.NewPool(0, device.PoolOptions{})
+	must(t, err)
+	plain := g.launch
+	g.kernel = func(ctx context.Context, ts []*tensor.Tensor) error {
+		s, _ := device.StreamFrom(ctx)
+		return devs.Launch(s, trace.Span{Kind: trace.Kernel, Name: "op"}, func() error { return plain(ctx, ts) })
+	}
+	return g, hostcall.New(g.drv, g.pool, hostcall.Options{Piece: 2408, Buffers: 2, Calls: 1, Trace: rec}), rec
+}
+
+// lanes are the spans of the device by the names of their tracks, and the failed ones of the host.
+func lanes(rec *trace.Recorder) (byTrack map[string][]trace.Span, failed []trace.Span) {
+	byTrack = map[string][]trace.Span{}
+	for _, s := range rec.Timeline().Spans {
+		switch {
+		case s.Track.Device != "":
+			byTrack[s.Track.Name()] = append(byTrack[s.Track.Name()], s)
+		case s.Failed:
+			failed = append(failed, s)
+		}
+	}
+	return byTrack, failed
+}
+
+// checkLanes verifies the spans of a call of which some pieces were uploaded, and some also computed and downloaded. Each piece has
+// two tensors in each direction: a large one and its states.
+func checkLanes(t *testing.T, rec *trace.Recorder, uploaded, computed int) {
+	t.Helper()
+	byTrack, _ := lanes(rec)
+	ups, kernels, downs := byTrack["uploads"], byTrack["kernels"], byTrack["downloads"]
+	if len(byTrack) > 3 || len(ups) != 1+2*uploaded || len(kernels) != computed || len(downs) != 2*computed { // 1: the weights
+		t.Fatalf("%d uploads, %d kernels, %d downloads on %d tracks; want %d, %d, %d on 3", len(ups), len(kernels), len(downs), len(byTrack),
+			1+2*uploaded, computed, 2*computed)
+	}
+	for i, k := range kernels {
+		up, down := ups[1+2*i+1], downs[2*i]
+		if k.Kind != trace.Kernel || up.Kind != trace.Upload || down.Kind != trace.Download || up.End() > k.Start || k.End() > down.Start {
+			t.Errorf("piece %d: upload %+v, kernel %+v, download %+v", i, up, k, down)
+		}
+		if bytes := []int64{ups[1+2*i].Bytes, up.Bytes, down.Bytes, downs[2*i+1].Bytes}; !slices.Equal(bytes, []int64{2400, 8, 2400, 8}) {
+			t.Errorf("piece %d: copies of %v bytes", i, bytes)
+		}
+	}
+	queued := map[uint64]int{}
+	for _, s := range rec.Timeline().Spans {
+		if s.Flow != 0 {
+			queued[s.Flow]++
+		}
+	}
+	for flow, n := range queued {
+		if n != 2 && (n != 1 || uploaded == computed) { // a failed launch has no work
+			t.Errorf("flow %d has %d spans", flow, n)
+		}
+	}
+}
+
+// A call with a recorder has a span for the upload, the kernel and the download of each piece, on three tracks with names, and spans
+// of the host for the copies to and from pinned memory.
+func TestTrace(t *testing.T) {
+	g, e, rec := traced(t)
+	for seed := range uintptr(4) {
+		g.fake("fake_shuffle", seed)
+		for _, pinned := range []bool{false, true} {
+			p := g.problem(shape{rows: 12, cols: 300, pinned: pinned})
+			rec.Reset()
+			must(t, e.Run(t.Context(), p.call))
+			checkLanes(t, rec, 6, 6)
+			if at := p.wrong(t); at >= 0 {
+				t.Errorf("element %d is wrong", at)
+			}
+			packs := map[string]int{}
+			for _, s := range rec.Timeline().Spans {
+				if s.Kind == trace.Copy {
+					packs[s.Name]++
+				}
+			}
+			to, from := 13, 12 // the weights are never pinned
+			if pinned {
+				to, from = 1, 0
+			}
+			if packs["to pinned memory"] != to || packs["from pinned memory"] != from {
+				t.Errorf("copies of the host: %v, want %d and %d", packs, to, from)
+			}
+		}
+	}
+	must(t, e.Close())
+	s, err := g.drv.NewStream(0)
+	must(t, err)
+	must(t, s.Close())
+}
+
+// Calls that fail or are cancelled midway have the spans of what was queued, all of them complete.
+func TestTraceOfEndedCalls(t *testing.T) {
+	g, e, rec := traced(t)
+	for after := range 5 {
+		reason := errors.New("enough")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		p, n := g.problem(shape{rows: 12, cols: 300}), 0
+		p.call.Launch = func(ctx context.Context, ts []*tensor.Tensor) error {
+			if n++; n > after {
+				cancel(reason)
+			}
+			return g.kernel(ctx, ts)
+		}
+		rec.Reset()
+		if err := e.Run(ctx, p.call); !errors.Is(err, reason) {
+			t.Errorf("cancelled after %d pieces: %v", after, err)
+		}
+		checkLanes(t, rec, after+1, after+1)
+
+		n = 0
+		p = g.problem(shape{rows: 12, cols: 300})
+		p.call.Launch = func(ctx context.Context, ts []*tensor.Tensor) error {
+			if n++; n > after {
+				return reason
+			}
+			return g.kernel(ctx, ts)
+		}
+		rec.Reset()
+		if err := e.Run(t.Context(), p.call); !errors.Is(err, reason) {
+			t.Errorf("failed after %d pieces: %v", after, err)
+		}
+		checkLanes(t, rec, after+1, after)
+		cancel(nil)
+	}
+}
+
+// A device that is lost midway leaves a timeline that can be read, in which the call that failed is marked.
+func TestTraceOfLostDevice(t *testing.T) {
+	for _, at := range []uintptr{60, 90, 110} {
+		g, e, rec := traced(t)
+		p := g.problem(shape{rows: 12, cols: 300})
+		must(t, e.Run(t.Context(), p.call))
+		rec.Reset()
+		g.fake("fake_fail_at", at, 1)
+		var lost *device.Error
+		if err := e.Run(t.Context(), p.call); !errors.As(err, &lost) {
+			t.Errorf("lost at call %d: %v", at, err)
+		}
+		if _, failed := lanes(rec); len(failed) == 0 {
+			t.Errorf("lost at call %d: no span of the host has an error", at)
+		}
+		g.fake("fake_fail_at", 0, 0)
+		must(t, e.Close())
+	}
+}
