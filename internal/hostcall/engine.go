@@ -18,7 +18,7 @@ import (
 // The defaults of Options.
 const (
 	DefaultPiece   = 4 << 20 // of pinned tensors
-	DefaultBuffers = 8
+	DefaultBuffers = 16
 	DefaultCalls   = 2
 )
 

@@ -32,11 +32,7 @@ func (r *run) pieces(ctx context.Context) error {
 	}
 	limited, stop := context.WithCancel(ctx)
 	defer stop()
-	n := len(r.buffers)
-	f := &flow{run: r, stop: stop, free: make(chan *buffer, n), queued: make(chan job, n)}
-	for _, b := range r.buffers {
-		f.free <- b
-	}
+	f := &flow{run: r, stop: stop, free: make(chan *buffer, r.most), queued: make(chan job, r.most)}
 	var filling, collecting sync.WaitGroup
 	collecting.Go(f.collect)
 	for _, p := range r.spans {
@@ -55,8 +51,16 @@ func (r *run) pieces(ctx context.Context) error {
 	return f.err
 }
 
-// next waits for a buffer, nil if no more pieces may begin.
+// next returns a new buffer for each of the first pieces, so that the first upload does not wait for the memory of others; equal
+// calls take equal memory. Then it waits for a free one. It returns nil if no more pieces may begin.
 func (f *flow) next(ctx context.Context) *buffer {
+	if ctx.Err() == nil && f.made < f.most {
+		b, err := f.newBuffer()
+		if err == nil {
+			return b
+		}
+		f.fail(err)
+	}
 	select {
 	case b := <-f.free:
 		return b

@@ -16,7 +16,7 @@ type run struct {
 	spans  []span
 	sizes  sizes
 
-	buffers     []*buffer
+	most, made  int              // number of buffers, at most and so far
 	staged      bool             // some pieces are copied to or from pinned memory
 	resident    *tensor.Storage  // device memory of the resident arguments
 	residentIn  *tensor.Storage  // pinned memory for their copy
@@ -98,17 +98,18 @@ func (r *run) allocate() error {
 	if err != nil {
 		return err
 	}
-	for i := range min(r.engine.buffers(r), len(r.spans)) {
-		b := new(buffer)
-		if b.events, err = r.engine.events(r.lane, i); err == nil {
-			err = errors.Join(r.takeDevice(&b.memory, r.sizes.device), r.takePinned(&b.in, r.sizes.in), r.takePinned(&b.out, r.sizes.out))
-		}
-		if err != nil {
-			return err
-		}
-		r.buffers = append(r.buffers, b)
-	}
+	r.most = min(r.engine.buffers(r), len(r.spans))
 	return nil
+}
+
+// newBuffer takes the memory of another piece in flight.
+func (r *run) newBuffer() (*buffer, error) {
+	b, err := new(buffer), error(nil)
+	if b.events, err = r.engine.events(r.lane, r.made); err == nil {
+		err = errors.Join(r.takeDevice(&b.memory, r.sizes.device), r.takePinned(&b.in, r.sizes.in), r.takePinned(&b.out, r.sizes.out))
+	}
+	r.made++
+	return b, err
 }
 
 func (r *run) takeDevice(to **tensor.Storage, n int64) (err error) {
