@@ -48,7 +48,9 @@ func TestCuts(t *testing.T) {
 			}
 			pieces := 0
 			call := hostcall.Call{
-				Args:  []hostcall.Argument{{Tensor: activation(), Written: true, Along: []int{0, 1}}, {Tensor: activation(), Read: true, Along: []int{0, 1}}},
+				Args: []hostcall.Argument{
+					{Tensor: activation(), Written: true, Along: []int{0, 1}}, {Tensor: activation(), Read: true, Along: []int{0, 1}},
+				},
 				Units: []int64{c.b, c.d},
 				Launch: func(_ context.Context, ts []*tensor.Tensor) error {
 					pieces++
