@@ -39,7 +39,7 @@ type Registry struct {
 	reload    *reloader       // nil unless Options.Reload
 
 	hostOptions HostOptions
-	trace       *trace.Recorder // nil without one
+	trace       *trace.Recorder                    // nil without one
 	hosts       map[tensor.Device]*hostcall.Engine // guarded by mu
 
 	buffers sync.Pool // *callBuffer
