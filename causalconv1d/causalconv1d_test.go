@@ -53,19 +53,6 @@ func TestGeneratedFile(t *testing.T) {
 	t.Fatalf("no line begins with %q", prefix)
 }
 
-// OnHost makes other operators, which call a device with tensors in host memory; the first ones stay as they are.
-func TestOnHost(t *testing.T) {
-	conv, ctx := family(t)
-	nowhere := tensor.Device{Type: tensor.ROCM, ID: 99}
-	args := causalconv1d.Forward{Out: zeros(1, 1, 4), X: zeros(1, 1, 4), Weight: zeros(1, 2)}
-	if err := conv.OnHost(nowhere).Forward(ctx, args); err == nil {
-		t.Errorf("a call on %s, which does not exist, had no error", nowhere)
-	}
-	if err := errors.Join(conv.Forward(ctx, args), conv.OnHost(tensor.Host()).Forward(ctx, args)); err != nil {
-		t.Error(err)
-	}
-}
-
 // Every argument reaches its own parameter: each optional argument changes the result.
 func TestEveryArgumentArrives(t *testing.T) {
 	conv, ctx := family(t)
