@@ -14,9 +14,9 @@ namespace aiter::conv1d::fwd {
 
 constexpr int kTransposeWarps = 4;
 
-template <class T, class E, class Rows> class WideBlock {
+template <class T, class E, class RowSet> class WideBlock {
  public:
-  using Args = KernelParam<WideParams<Rows>>;
+  using Args = KernelParam<WideParams<RowSet>>;
   using Tile = wide::Tile<T, E>;
   static constexpr int kChannels = kVecElems<T>, kOwn = (kChannels + kTransposeWarps - 1) / kTransposeWarps;  // of a block, of a warp
 
@@ -153,20 +153,20 @@ template <class T, class E, class Rows> class WideBlock {
   E engine_;
 };
 
-template <class T, class Rows>
+template <class T, class RowSet>
 __global__ void AITER_LAUNCH_BOUNDS(kTransposeWarps * wide::WideEngine<T>::kLanes, 4)
-    causal_conv1d_wide_channel_last_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams<Rows>> a) {
+    causal_conv1d_wide_channel_last_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams<RowSet>> a) {
   if constexpr (kDeviceCode) {
     extern __shared__ SharedLine shared[];
     const uint32_t n = blockIdx.x * a.launch.each, end = n + a.launch.each;
-    WideBlock<T, wide::WideEngine<T>, Rows>(a, reinterpret_cast<char*>(shared)).run(n, end < a.launch.items ? end : a.launch.items);
+    WideBlock<T, wide::WideEngine<T>, RowSet>(a, reinterpret_cast<char*>(shared)).run(n, end < a.launch.items ? end : a.launch.items);
   }
 }
 
-template <class T, class Rows>
-Attempt try_launch_wide_blocks(const WideParams<Rows>& problem, const Topology& gpu, const OpStream& stream) {
+template <class T, class RowSet>
+Attempt try_launch_wide_blocks(const WideParams<RowSet>& problem, const Topology& gpu, const OpStream& stream) {
   constexpr int kChannels = kVecElems<T>;
-  WideParams<Rows> a = problem;
+  WideParams<RowSet> a = problem;
   const auto memory = wide::WarpMemory::of<T>(gpu);
   a.launch.taps_bytes = memory.taps_bytes(a.launch.taps, a.launch.split);
   const int bytes = kChannels * (memory.tile_bytes(a.launch.taps) + a.launch.taps_bytes);
@@ -178,20 +178,20 @@ Attempt try_launch_wide_blocks(const WideParams<Rows>& problem, const Topology& 
   return launched(wide::launch_items(a.launch, rows, kTransposeWarps << gpu.warp_bits, gpu.multiprocessors * blocks,
                                      [&](wide::Launch part, const LaunchConfig& config) {
     part.dim0 *= kChannels, a.launch = part;
-    return launch(stream, causal_conv1d_wide_channel_last_kernel<T, Rows>, config, a);
+    return launch(stream, causal_conv1d_wide_channel_last_kernel<T, RowSet>, config, a);
   }));
 }
 
 // try_launch_wide_channel_last launches rows whose channels are adjacent, in vectors of 16 bytes. From sm_90 on shared memory holds what
 // wide_staged needs for any filter of one pass, or for few others; there the other kernel is not compiled.
-template <class T, class Rows>
-Attempt try_launch_wide_channel_last(const WideParams<Rows>& a, const Topology& gpu, const OpStream& stream) {
+template <class T, class RowSet>
+Attempt try_launch_wide_channel_last(const WideParams<RowSet>& a, const Topology& gpu, const OpStream& stream) {
   const auto vectors = [](const Array3& t) {
     constexpr int64_t kSize = sizeof(T);
     return t.dim == 1 && is_aligned(t.data, 16) && t.batch * kSize % 16 == 0 && t.last * kSize % 16 == 0;
   };
   if (a.p.dim % kVecElems<T> != 0 || a.launch.passes > 1 || !vectors(a.p.x) || !vectors(a.p.out)) return {};
-  if constexpr (sizeof(T) == 2 && Rows::kMayBeDense)
+  if constexpr (sizeof(T) == 2 && RowSet::kMayBeDense)
     if AITER_TARGET_CONSTEXPR (kHopper)
       if (Attempt made = try_launch_wide_transposed<T>(a, gpu, stream)) return made;
   if AITER_TARGET_CONSTEXPR (kTensorCores)

@@ -8,7 +8,7 @@
 //
 // Products with zeros stand for positions that are not visible to an output. An infinity or NaN would spoil the output, and so would
 // the values of another sequence. Outputs that are not finite, or to which less than W positions are visible, are computed
-// again by Rows::output, with the products that exist alone.
+// again by RowSet::output, with the products that exist alone.
 #pragma once
 
 #include <aiter/workspace.h>
@@ -18,11 +18,11 @@
 
 namespace aiter::conv1d::fwd {
 
-// WideParams is the parameters of a launch. Rows is a problem p of which p.output<T>(b, d, t) returns an output, and
+// WideParams is the parameters of a launch. RowSet is a problem p of which p.output<T>(b, d, t) returns an output, and
 // p.finish<T>(b, d, lane, lanes) what follows a row's last one. reach: how many positions in front of t are of t's sequence, up to
 // most_reach = W - 1; (batch, seqlen), null: rows are one sequence.
-template <class Rows> struct WideParams {
-  Rows p;
+template <class RowSet> struct WideParams {
+  RowSet p;
   wide::Launch launch;
   const int32_t* reach;
   int32_t most_reach;
@@ -31,8 +31,8 @@ template <class Rows> struct WideParams {
 
 // compute_again replaces the outputs of a tile that are not finite or use a position of another sequence. It takes a tile's numbers: nvcc
 // would keep an object in each thread's memory, all the time.
-template <class T, class E, class Rows>
-AITER_DEVICE_COLD void compute_again(const KernelParam<WideParams<Rows>>& args, uint32_t row, uint32_t channel, int64_t start, T* own,
+template <class T, class E, class RowSet>
+AITER_DEVICE_COLD void compute_again(const KernelParam<WideParams<RowSet>>& args, uint32_t row, uint32_t channel, int64_t start, T* own,
                                      int lane, int count, int key = 0) {
   const auto& a = reload_kernarg(args);
   const int64_t b = a.launch.batch0 + row, d = a.launch.dim0 + channel;
@@ -47,9 +47,9 @@ AITER_DEVICE_COLD void compute_again(const KernelParam<WideParams<Rows>>& args, 
   }
 }
 
-template <class T, class E, class Rows, bool kDense> class WideWarp {
+template <class T, class E, class RowSet, bool kDense> class WideWarp {
  public:
-  using Args = KernelParam<WideParams<Rows>>;
+  using Args = KernelParam<WideParams<RowSet>>;
   using Tile = wide::Tile<T, E>;
   using Position = std::conditional_t<kDense, int, int64_t>;
 
@@ -172,42 +172,43 @@ template <class T, class E, class Rows, bool kDense> class WideWarp {
 // Blocks of an NVIDIA multiprocessor: as many as registers allow without spilling.
 template <class T, bool kDense> constexpr int kWideBlocks = sizeof(T) == 4 ? 3 + kDense : 4;
 
-template <class T, class Rows, bool kDense>
+template <class T, class RowSet, bool kDense>
 __global__ void AITER_LAUNCH_BOUNDS(4 * wide::WideEngine<T>::kLanes, (kWideBlocks<T, kDense>))
-    causal_conv1d_wide_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams<Rows>> a) {
+    causal_conv1d_wide_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams<RowSet>> a) {
   if constexpr (kDeviceCode) {
     using E = wide::WideEngine<T>;
     extern __shared__ SharedLine shared[];
     const int lane = int(threadIdx.x) & (E::kLanes - 1), warp = int(threadIdx.x) / E::kLanes;
     const uint32_t n = (blockIdx.x * uint32_t(a.launch.warps) + uint32_t(warp)) * a.launch.each, end = n + a.launch.each;
-    WideWarp<T, E, Rows, kDense>(a, reinterpret_cast<char*>(shared) + warp * a.launch.warp_bytes, lane)
+    WideWarp<T, E, RowSet, kDense>(a, reinterpret_cast<char*>(shared) + warp * a.launch.warp_bytes, lane)
         .run(n, end < a.launch.items ? end : a.launch.items);
   }
 }
 
 // try_launch_wide_channel_last launches rows whose channels are adjacent, in vectors of 16 bytes (fwd/wide_channel_last_gpu.h).
-template <class T, class Rows> Attempt try_launch_wide_channel_last(const WideParams<Rows>& a, const Topology& gpu, const OpStream& stream);
+template <class T, class RowSet>
+Attempt try_launch_wide_channel_last(const WideParams<RowSet>& a, const Topology& gpu, const OpStream& stream);
 
 // try_launch_wide_group launches dense rows of 16-bit elements on sm_90a (fwd/wide_group_gpu.h).
-template <class T, class Rows> Attempt try_launch_wide_group(const WideParams<Rows>& a, const Topology& gpu, const OpStream& stream);
+template <class T, class RowSet> Attempt try_launch_wide_group(const WideParams<RowSet>& a, const Topology& gpu, const OpStream& stream);
 
 // launch_wide computes rows of any width. sequences: rows are several sequences.
-template <class T, class Rows> Status launch_wide(const Rows& p, bool sequences, int device, const OpStream& stream) {
+template <class T, class RowSet> Status launch_wide(const RowSet& p, bool sequences, int device, const OpStream& stream) {
   Topology gpu;
   AITER_TRY(device_topology(device, &gpu));
-  WideParams<Rows> a{p, wide::plan<T>(p, gpu), nullptr, int32_t(min64(p.width - 1, INT32_MAX / 2)), false};
+  WideParams<RowSet> a{p, wide::plan<T>(p, gpu), nullptr, int32_t(min64(p.width - 1, INT32_MAX / 2)), false};
   a.out_aligned = wide::vectors_aligned<T>(p.out, p.seqlen);
   Workspace memory;
   if (sequences && p.rows() * p.seqlen > 0) {
     AITER_TRY(memory.take(size_t(p.rows() * p.seqlen) * sizeof(int32_t), device, stream));
     const auto reach = static_cast<int32_t*>(memory.data());
     const unsigned blocks = grid_for((p.rows() * p.seqlen + 255) / 256);
-    AITER_TRY(launch(stream, wide::causal_conv1d_reach_kernel<Rows>, {blocks, 256}, p, a.most_reach, reach));
+    AITER_TRY(launch(stream, wide::causal_conv1d_reach_kernel<RowSet>, {blocks, 256}, p, a.most_reach, reach));
     a.reach = reach;
   }
   if (p.channel_last)
     if (Attempt made = try_launch_wide_channel_last<T>(a, gpu, stream)) return *made;
-  const bool dense = Rows::kMayBeDense && p.dense() && !a.reach && a.launch.passes == 1 && a.launch.x_aligned && a.out_aligned &&
+  const bool dense = RowSet::kMayBeDense && p.dense() && !a.reach && a.launch.passes == 1 && a.launch.x_aligned && a.out_aligned &&
       p.seqlen < 1 << 30;
   if (dense && p.rows() * p.seqlen > 0)
     if (Attempt made = try_launch_wide_group<T>(a, gpu, stream)) return *made;
@@ -218,7 +219,7 @@ template <class T, class Rows> Status launch_wide(const Rows& p, bool sequences,
   rows.batch = p.rows();
   return wide::launch_items(a.launch, rows, 1 << gpu.warp_bits, resident, [&](const wide::Launch& part, const LaunchConfig& config) {
     a.launch = part;
-    return launch(stream, dense ? causal_conv1d_wide_kernel<T, Rows, Rows::kMayBeDense> : causal_conv1d_wide_kernel<T, Rows, false>,
+    return launch(stream, dense ? causal_conv1d_wide_kernel<T, RowSet, RowSet::kMayBeDense> : causal_conv1d_wide_kernel<T, RowSet, false>,
         config, a);
   });
 }

@@ -26,9 +26,9 @@ template <int kRows> struct GroupShape {
 };
 
 #if AITER_WGMMA
-template <class T, class Rows, int kRows> class WideGroup {
+template <class T, class RowSet, int kRows> class WideGroup {
  public:
-  using Args = KernelParam<WideParams<Rows>>;
+  using Args = KernelParam<WideParams<RowSet>>;
   using Shape = GroupShape<kRows>;
   using E = wide::GroupEngine<T, Shape::kN>;
 
@@ -129,20 +129,20 @@ template <class T, class Rows, int kRows> class WideGroup {
 // Blocks of a multiprocessor: as many as registers allow without waiting for each product.
 template <int kRows> constexpr int kGroupBlocks = kRows == 1 ? 7 : 6;
 
-template <class T, class Rows, int kRows>
+template <class T, class RowSet, int kRows>
 __global__ void AITER_LAUNCH_BOUNDS(wide::kGroupThreads, kGroupBlocks<kRows>)
-    causal_conv1d_wide_group_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams<Rows>> a) {
+    causal_conv1d_wide_group_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams<RowSet>> a) {
 #if AITER_WGMMA
   extern __shared__ __align__(1024) char lines[];
   const uint32_t d = a.launch.batch.quotient(blockIdx.x), span = (blockIdx.x - d * a.launch.batch.divisor) * a.launch.each,
       end = span + a.launch.each;
-  WideGroup<T, Rows, kRows>(a, lines).run(d, span, end < a.launch.items ? end : a.launch.items);
+  WideGroup<T, RowSet, kRows>(a, lines).run(d, span, end < a.launch.items ? end : a.launch.items);
 #endif
 }
 
 // launch_wide_group launches rows of at most GroupShape<kRows>::kPositions positions, with kRows = 1 of any length. It takes none that
 // leave much of their spans empty: these multiply and occupy memory for nothing.
-template <class T, class Rows, int kRows> Attempt launch_wide_group(WideParams<Rows> a, const Topology& gpu, const OpStream& stream) {
+template <class T, class RowSet, int kRows> Attempt launch_wide_group(WideParams<RowSet> a, const Topology& gpu, const OpStream& stream) {
   const int64_t rows = a.p.rows(), spans = (a.p.seqlen + wide::kSpan - 1) / wide::kSpan, items = (rows + kRows - 1) / kRows * spans;
   const int64_t used = rows * a.p.seqlen, whole = items * wide::kSpan;
   if (used * 4 < whole * (a.launch.taps < 128 ? 3 : 2)) return {};
@@ -154,17 +154,17 @@ template <class T, class Rows, int kRows> Attempt launch_wide_group(WideParams<R
   a.launch.segments = make_fastdiv(spans), a.launch.batch = make_fastdiv(parts);
   a.launch.items = uint32_t(items), a.launch.each = uint32_t(each);
   const int taps = (a.launch.split ? 4 : 2) * wide::group_pitch(a.launch.taps) * int(sizeof(T));
-  return launched(launch(stream, causal_conv1d_wide_group_kernel<T, Rows, kRows>,
+  return launched(launch(stream, causal_conv1d_wide_group_kernel<T, RowSet, kRows>,
                          {unsigned(blocks), wide::kGroupThreads, unsigned(GroupShape<kRows>::tile_bytes(a.launch.taps) + taps)}, a));
 }
 
 // try_launch_wide_group launches dense rows. In float16 sums of two elements need a scale, whose products make ptxas wait for each wgmma.
-template <class T, class Rows> Attempt try_launch_wide_group(const WideParams<Rows>& a, const Topology& gpu, const OpStream& stream) {
-  if constexpr (sizeof(T) == 2 && Rows::kMayBeDense)
+template <class T, class RowSet> Attempt try_launch_wide_group(const WideParams<RowSet>& a, const Topology& gpu, const OpStream& stream) {
+  if constexpr (sizeof(T) == 2 && RowSet::kMayBeDense)
     if AITER_TARGET_CONSTEXPR (kWarpgroups) {
       if (a.launch.split && !kIsBf16<T>) return {};
-      if (a.p.seqlen > GroupShape<2>::kPositions) return launch_wide_group<T, Rows, 1>(a, gpu, stream);
-      return launch_wide_group<T, Rows, 2>(a, gpu, stream);
+      if (a.p.seqlen > GroupShape<2>::kPositions) return launch_wide_group<T, RowSet, 1>(a, gpu, stream);
+      return launch_wide_group<T, RowSet, 2>(a, gpu, stream);
     }
   return {};
 }

@@ -19,9 +19,9 @@ namespace aiter::conv1d::fwd {
 constexpr int kStagedWarps = 16;
 
 #if AITER_ASYNC_COPY
-template <class T, class E, class Rows, int kVectors> class StagedBlock {
+template <class T, class E, class RowSet, int kVectors> class StagedBlock {
  public:
-  using Args = KernelParam<WideParams<Rows>>;
+  using Args = KernelParam<WideParams<RowSet>>;
   using Tile = wide::Tile<T, E>;
   using Item = wide::Item<int64_t>;
   static constexpr int kSide = kVecElems<T>, kGroup = kVectors * kSide;  // channels of a vector, of a block
@@ -294,13 +294,13 @@ template <class T, class E, class Rows, int kVectors> class StagedBlock {
 };
 #endif
 
-template <class T, class Rows, int kVectors>
+template <class T, class RowSet, int kVectors>
 __global__ void AITER_LAUNCH_BOUNDS(kStagedWarps * 32, 1)
-    causal_conv1d_wide_staged_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams<Rows>> a) {
+    causal_conv1d_wide_staged_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams<RowSet>> a) {
 #if AITER_ASYNC_COPY
   extern __shared__ SharedLine shared[];
   const uint32_t n = blockIdx.x * a.launch.each, end = n + a.launch.each;
-  StagedBlock<T, wide::WideEngine<T>, Rows, kVectors>(a, reinterpret_cast<char*>(shared))
+  StagedBlock<T, wide::WideEngine<T>, RowSet, kVectors>(a, reinterpret_cast<char*>(shared))
       .run(n, end < a.launch.items ? end : a.launch.items);
 #else
   (void)a;
@@ -309,10 +309,10 @@ __global__ void AITER_LAUNCH_BOUNDS(kStagedWarps * 32, 1)
 
 // try_launch_wide_staged launches rows whose channels are adjacent, in vectors of 16 bytes. A block has four vectors, or two if shared
 // memory does not hold more, or if multiprocessors had nothing to do.
-template <class T, class Rows>
-Attempt try_launch_wide_staged(const WideParams<Rows>& problem, const Topology& gpu, const OpStream& stream) {
+template <class T, class RowSet>
+Attempt try_launch_wide_staged(const WideParams<RowSet>& problem, const Topology& gpu, const OpStream& stream) {
   constexpr int kSide = kVecElems<T>, kReserved = 1024;  // bytes that the GPU takes of a block's shared memory
-  WideParams<Rows> a = problem;
+  WideParams<RowSet> a = problem;
   const auto memory = wide::WarpMemory::of<T>(gpu);
   a.launch.taps_bytes = memory.taps_bytes(a.launch.taps, a.launch.split);
   const int64_t vector_bytes = wide::kItem * 16 + int64_t(kSide) * (memory.tile_bytes(a.launch.taps) + a.launch.taps_bytes);
@@ -328,7 +328,8 @@ Attempt try_launch_wide_staged(const WideParams<Rows>& problem, const Topology& 
   const int64_t resident = max64(gpu.multiprocessors, rows.dim);
   return launched(wide::launch_items(a.launch, rows, kStagedWarps * 32, resident, [&](wide::Launch part, const LaunchConfig& config) {
     part.dim0 *= vectors * kSide, a.launch = part;
-    return launch(stream, four ? causal_conv1d_wide_staged_kernel<T, Rows, 4> : causal_conv1d_wide_staged_kernel<T, Rows, 2>, config, a);
+    return launch(stream, four ? causal_conv1d_wide_staged_kernel<T, RowSet, 4> : causal_conv1d_wide_staged_kernel<T, RowSet, 2>, config,
+                  a);
   }));
 }
 

@@ -28,9 +28,9 @@ struct TransposedMemory {
 };
 
 #if AITER_CUDA && __CUDA_ARCH__ >= 900
-template <class T, class Rows> class TransposedBlock {
+template <class T, class RowSet> class TransposedBlock {
  public:
-  using Args = KernelParam<WideParams<Rows>>;
+  using Args = KernelParam<WideParams<RowSet>>;
   using Layout = wide::TransposedLayout;
   using E = wide::TransposedEngine<T>;
   static constexpr int kVectors = wide::kTransposedVectors, kWarps = kTransposedWarps, kThreads = kWarps * 32, kItem = wide::kItem;
@@ -313,14 +313,14 @@ template <class T, class Rows> class TransposedBlock {
 };
 #endif
 
-template <class T, class Rows>
+template <class T, class RowSet>
 __global__ void AITER_LAUNCH_BOUNDS(kTransposedWarps * 32, kTransposedBlocks)
-    causal_conv1d_wide_transposed_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams<Rows>> a) {
+    causal_conv1d_wide_transposed_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams<RowSet>> a) {
 #if AITER_CUDA && __CUDA_ARCH__ >= 900
   extern __shared__ __align__(1024) char lines[];
   const uint32_t part = a.launch.batch.quotient(blockIdx.x), group = blockIdx.x - part * a.launch.batch.divisor;
   const auto item = [&](uint32_t n) { return uint32_t(uint64_t(a.launch.items) * n / a.launch.each); };
-  TransposedBlock<T, Rows>(a, lines, group).run(item(part), item(part + 1), part % 2);
+  TransposedBlock<T, RowSet>(a, lines, group).run(item(part), item(part + 1), part % 2);
 #else
   (void)a;
 #endif
@@ -329,9 +329,9 @@ __global__ void AITER_LAUNCH_BOUNDS(kTransposedWarps * 32, kTransposedBlocks)
 // try_launch_wide_transposed launches rows whose channels are adjacent, in vectors of 16 bytes. It divides the items of a group of channels
 // among launch.each blocks. Neighbouring blocks have neighbouring channels, whose bytes memory transfers together. It takes no problem that
 // leaves multiprocessors without a block, where wide_staged has more warps for an item.
-template <class T, class Rows>
-Attempt try_launch_wide_transposed(const WideParams<Rows>& problem, const Topology& gpu, const OpStream& stream) {
-  WideParams<Rows> a = problem;
+template <class T, class RowSet>
+Attempt try_launch_wide_transposed(const WideParams<RowSet>& problem, const Topology& gpu, const OpStream& stream) {
+  WideParams<RowSet> a = problem;
   const int blocks = wide::transposed_blocks(a.launch.taps);
   const int64_t bytes = TransposedMemory::bytes(blocks, a.launch.split), slots = kTransposedBlocks * gpu.multiprocessors;
   // The GPU reserves 1024 bytes of each block.
@@ -348,7 +348,7 @@ Attempt try_launch_wide_transposed(const WideParams<Rows>& problem, const Topolo
   a.launch.items = uint32_t(items), a.launch.each = uint32_t(each);
   a.launch.batch0 = 0, a.launch.dim0 = 0;
   a.launch.taps_bytes = TransposedMemory::taps_bytes(blocks, a.launch.split);
-  return launched(launch(stream, causal_conv1d_wide_transposed_kernel<T, Rows>,
+  return launched(launch(stream, causal_conv1d_wide_transposed_kernel<T, RowSet>,
       {unsigned(groups * each), kTransposedWarps * 32, unsigned(bytes)}, a));
 }
 
