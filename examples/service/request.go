@@ -59,6 +59,9 @@ func decode(body []byte, format api.Format, own *filters) (*request, error) {
 		if !slices.Contains(names, name) {
 			return nil, &requestError{fmt.Sprintf("tensor %.40q: expected the names %s", name, strings.Join(names, ", "))}
 		}
+		if tensors[name].Contiguous() {
+			continue
+		}
 		if tensors[name], err = tensors[name].Compact(); err != nil { // a .npy file may be in Fortran order
 			return nil, err
 		}
