@@ -36,7 +36,7 @@ func run(ctx context.Context, args []string) error {
 	l := defaultLimits(tensor.Host())
 	addr := flags.String("addr", "localhost:8080", "address to listen on")
 	name := flags.String("device", "cpu", "device: cpu, rocm:0, cuda:0")
-	weights := flags.String("weights", "", "safetensors `FILE` with weight and bias, for requests without a weight")
+	weights := flags.String("weights", "", "safetensors `FILE` with the weight and the bias of all requests; default: each has its own")
 	tokens := flags.Int64("batch-tokens", l.tokens, "positions of a batch at most; 0: each request is a call of its own")
 	memory := flags.Int64("memory", l.memory>>20, "host memory of all requests at once, in `MiB`")
 	drain := flags.Duration("drain", l.drain, "time from a signal to the end of accepting, while /readyz is 503")

@@ -48,7 +48,7 @@ func isFloat(dt tensor.DType) bool {
 	return dt == tensor.Float32 || dt == tensor.Float16 || dt == tensor.BFloat16
 }
 
-// decode reads and checks a request. own are the filters of the service, for requests without a weight; nil: none.
+// decode reads and checks a request. own are the filters of the service; nil: each request has its own.
 func decode(body []byte, format api.Format, own *filters) (*request, error) {
 	tensors, err := format.Decode(body, api.X)
 	if err != nil {
@@ -70,10 +70,13 @@ func decode(body []byte, format api.Format, own *filters) (*request, error) {
 	if err := r.setX(tensors[api.X]); err != nil {
 		return nil, err
 	}
-	if tensors[api.Weight] != nil || tensors[api.Bias] != nil || own == nil {
-		if r.filters, err = newFilters(tensors[api.Weight], tensors[api.Bias]); err != nil {
-			return nil, err
-		}
+	if own == nil {
+		r.filters, err = newFilters(tensors[api.Weight], tensors[api.Bias])
+	} else if tensors[api.Weight] != nil || tensors[api.Bias] != nil { // the code for them may not be built
+		err = &requestError{"weight, bias: expected none, because the service has its own; leave them out"}
+	}
+	if err != nil {
+		return nil, err
 	}
 	if err := r.checkFilters(); err != nil {
 		return nil, err

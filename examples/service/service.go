@@ -26,7 +26,7 @@ const operator = "causal_conv1d_varlen_fwd"
 type service struct {
 	reg     *registry.Registry
 	dev     tensor.Device
-	own     *filters // for requests without a weight; nil: none
+	own     *filters // of all requests; nil: each has its own
 	call    func(context.Context, []*request) error
 	batches *batcher
 	counts  *counts
@@ -83,11 +83,14 @@ func (s *service) readyz(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// warm builds and loads the code of requests for the service's device, and checks a call of each element type.
+// warm builds and loads the code of requests for the service's device, and checks a call of each element type. A service without
+// filters needs the whole module, for all widths; otherwise the checked calls build what is needed.
 func (s *service) warm(ctx context.Context) error {
 	begin := time.Now()
-	if err := s.reg.Warm(ctx, s.dev, operator); err != nil {
-		return err
+	if s.own == nil {
+		if err := s.reg.Warm(ctx, s.dev, operator); err != nil {
+			return err
+		}
 	}
 	for _, dt := range []tensor.DType{tensor.Float32, tensor.Float16, tensor.BFloat16} {
 		if err := s.verify(ctx, dt); err != nil {

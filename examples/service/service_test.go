@@ -73,13 +73,19 @@ func encode(t testing.TB, f api.Format, tensors set) []byte {
 // open makes a service on the CPU that is not ready. The test ends it.
 func open(t testing.TB, l limits, o registry.Options) *service {
 	t.Helper()
-	counts := metrics.New()
-	o.Observer = counts
-	reg, err := registry.Open(t.Context(), o)
+	own, err := newFilters(values(t, []float32{10, 1, 0, 1}, 2, 2), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, err := newFilters(values(t, []float32{10, 1, 0, 1}, 2, 2), nil)
+	return openWith(t, own, l, o)
+}
+
+// openWith makes a service with filters, or with nil for those of requests.
+func openWith(t testing.TB, own *filters, l limits, o registry.Options) *service {
+	t.Helper()
+	counts := metrics.New()
+	o.Observer = counts
+	reg, err := registry.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +103,7 @@ func open(t testing.TB, l limits, o registry.Options) *service {
 }
 
 func TestRequests(t *testing.T) {
-	s := start(t, shortLimits(), registry.Options{})
+	s, each := start(t, shortLimits(), registry.Options{}), listen(t, openWith(t, nil, shortLimits(), registry.Options{}))
 	x := values(t, []float32{1, 3, 2, 4, 3, 5}, 3, 2) // positions, channels
 	column, err := values(t, []float32{1, 2, 3, 3, 4, 5}, 2, 3).Transpose(0, 1)
 	if err != nil {
@@ -150,7 +156,11 @@ func TestRequests(t *testing.T) {
 		{"x of rank 1", st, "", "", encode(t, api.Safetensors, set{"x": zeros(tensor.Float32, 3)}), 400, "got float32[3]"},
 		{"no position", st, "", "", encode(t, api.Safetensors, set{"x": zeros(tensor.Float32, 1<<20, 0, 2)}), 400, "1 position, 1 channel"},
 		{"three channels", st, "", "", encode(t, api.Safetensors, set{"x": zeros(tensor.Float32, 2, 3)}), 400, "divides the 3 channels of x"},
-		{"bias without weight", st, "", "", encode(t, api.Safetensors, set{"x": x, "bias": bias}), 400, "weight: expected (groups, width)"},
+		{"filters besides those of the service", st, "", "", encode(t, api.Safetensors, set{"x": x, "weight": weight}), 400,
+			"expected none, because the service has its own"},
+		{"bias besides the filters of the service", st, "", "", encode(t, api.Safetensors, set{"x": x, "bias": bias}), 400, "expected none"},
+		{"bias without weight", st, "", "", encode(t, api.Safetensors, set{"x": x, "bias": bias, "weight": zeros(tensor.Float32, 0, 2)}), 400,
+			"weight: expected (groups, width)"},
 		{"a short bias", st, "", "", encode(t, api.Safetensors, set{"x": x, "weight": weight, "bias": zeros(tensor.Float32, 1)}), 400,
 			"bias: expected 2 values, one for each channel of x, got float32[1]"},
 		{"states of another type", st, "", "", encode(t, api.Safetensors, set{"x": x, "initial_states": zeros(tensor.Float16, 2, 1)}), 400,
@@ -160,7 +170,11 @@ func TestRequests(t *testing.T) {
 		{"states that need too much", st, "", "", encode(t, api.Safetensors, set{"x": zeros(tensor.Float32, 20_000, 1, 1),
 			"weight": zeros(tensor.Float32, 1, 20_000)}), 413, "more memory than the service has"},
 	} {
-		code, header, body := s.send(t, c.kind, c.accept, c.query, c.body)
+		to := s
+		if bytes.Contains(c.body, []byte(`"weight"`)) && !strings.HasSuffix(c.name, "of the service") {
+			to = each
+		}
+		code, header, body := to.send(t, c.kind, c.accept, c.query, c.body)
 		text := string(body)
 		if code == http.StatusOK {
 			text = printed(t, header, body)
@@ -177,6 +191,7 @@ func TestRequests(t *testing.T) {
 		}
 	}
 	s.checkFree(t)
+	each.checkFree(t)
 }
 
 // fortran writes the transposed view of a row-major (2, 3) tensor as NumPy writes an array in Fortran order.
@@ -294,7 +309,7 @@ func TestWarmIsForTheDevice(t *testing.T) {
 	}
 	t.Setenv("CUDA_DRIVER_PATH", dir)
 	t.Setenv("NVCC", "/nonexistent/nvcc")
-	svc := open(t, shortLimits(), registry.Options{})
+	svc := openWith(t, nil, shortLimits(), registry.Options{})
 	if err := svc.warm(t.Context()); err != nil || !svc.ready.Load() {
 		t.Errorf("warm: %v, ready %v", err, svc.ready.Load())
 	}
