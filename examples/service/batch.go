@@ -21,7 +21,7 @@ var (
 // and while all are busy the queue grows into the next batch. So joining adds no delay.
 type batcher struct {
 	call   func(context.Context, []*request) error
-	tokens int64 // of a batch at most; 0: each request is a call of its own
+	bytes  int64 // of x in a batch at most; 0: each request is a call of its own
 	queue  int   // requests that wait at most
 	counts *counts
 
@@ -40,7 +40,7 @@ type job struct {
 }
 
 func newBatcher(call func(context.Context, []*request) error, l limits, c *counts) *batcher {
-	b := &batcher{call: call, tokens: l.tokens, queue: l.queue, counts: c}
+	b := &batcher{call: call, bytes: l.batch, queue: l.queue, counts: c}
 	b.added.L = &b.mu
 	for range l.calls {
 		b.runners.Go(func() {
@@ -111,15 +111,15 @@ func (b *batcher) next() []*job {
 		b.added.Wait()
 	}
 	first := b.waiting[0]
-	batch, tokens, key := []*job{first}, first.request.tokens(), first.key()
+	batch, size, key := []*job{first}, first.bytes(), first.key()
 	b.waiting = slices.DeleteFunc(b.waiting, func(j *job) bool {
 		if j == first {
 			return true
 		}
-		if tokens+j.request.tokens() > b.tokens || j.key() != key {
+		if size+j.bytes() > b.bytes || j.key() != key {
 			return false
 		}
-		batch, tokens = append(batch, j), tokens+j.request.tokens()
+		batch, size = append(batch, j), size+j.bytes()
 		return true
 	})
 	b.counts.waiting.Set(float64(len(b.waiting)))
@@ -129,13 +129,13 @@ func (b *batcher) next() []*job {
 // run makes one call. If a shared call fails, each request gets a call of its own, so that one cannot make the others fail.
 func (b *batcher) run(batch []*job) {
 	var requests []*request
-	tokens := int64(0)
+	size := int64(0)
 	for _, j := range batch {
-		requests, tokens = append(requests, j.request), tokens+j.request.tokens()
+		requests, size = append(requests, j.request), size+j.bytes()
 		b.counts.wait.Observe(time.Since(j.since).Seconds())
 	}
 	b.counts.batchRequests.Observe(float64(len(batch)))
-	b.counts.batchTokens.Observe(float64(tokens))
+	b.counts.batchBytes.Observe(float64(size))
 	err := b.guarded(requests)
 	if err != nil && len(batch) > 1 {
 		b.counts.split.Inc()

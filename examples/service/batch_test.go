@@ -113,7 +113,7 @@ func (b *batcher) await(t *testing.T, waiting int) {
 // Equal requests that wait share the next call, up to its limit. Others stay in their order.
 func TestBatches(t *testing.T) {
 	l := shortLimits()
-	l.tokens = 20
+	l.batch = 20 * 8
 	b, g, _ := gated(t, l)
 	weight, other := pattern(t, tensor.Float32, 0, 2, 3), pattern(t, tensor.Float32, 1, 2, 3)
 	ask := func(seqlen int64, w *tensor.Tensor, dt tensor.DType) *request {

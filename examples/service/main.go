@@ -37,7 +37,7 @@ func run(ctx context.Context, args []string) error {
 	addr := flags.String("addr", "localhost:8080", "address to listen on")
 	name := flags.String("device", "cpu", "device: cpu, rocm:0, cuda:0")
 	weights := flags.String("weights", "", "safetensors `FILE` with the weight and the bias of all requests; default: each has its own")
-	tokens := flags.Int64("batch-tokens", l.tokens, "positions of a batch at most; 0: each request is a call of its own")
+	batch := flags.Int64("batch", l.batch>>10, "`KiB` of x in a call of several requests; 0: each request is a call of its own")
 	memory := flags.Int64("memory", l.memory>>20, "host memory of all requests at once, in `MiB`")
 	drain := flags.Duration("drain", l.drain, "time from a signal to the end of accepting, while /readyz is 503")
 	debug := flags.Bool("debug", false, "serve /debug/trace?seconds=N")
@@ -53,7 +53,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	l = defaultLimits(dev)
-	l.tokens, l.memory, l.drain = *tokens, *memory<<20, *drain
+	l.batch, l.memory, l.drain = *batch<<10, *memory<<20, *drain
 	builds, rec := metrics.New(), (*trace.Recorder)(nil)
 	if *debug {
 		rec = trace.New(trace.Options{})

@@ -16,11 +16,11 @@ import (
 type counts struct {
 	all *prometheus.Registry
 
-	requests                   *prometheus.CounterVec // by code
-	seconds, wait              prometheus.Histogram
-	batchRequests, batchTokens prometheus.Histogram
-	waiting                    prometheus.Gauge
-	split                      prometheus.Counter
+	requests                  *prometheus.CounterVec // by code
+	seconds, wait             prometheus.Histogram
+	batchRequests, batchBytes prometheus.Histogram
+	waiting                   prometheus.Gauge
+	split                     prometheus.Counter
 }
 
 func newCounts(builds *metrics.Collector) *counts {
@@ -35,14 +35,14 @@ func newCounts(builds *metrics.Collector) *counts {
 		seconds:       histogram("conv1d_request_seconds", "Time from the header of a request to its answer.", 1e-4, 2, 18),
 		wait:          histogram("conv1d_wait_seconds", "Time that a request waited for its call.", 1e-5, 2, 20),
 		batchRequests: histogram("conv1d_batch_requests", "Requests that share a call.", 1, 2, 11),
-		batchTokens:   histogram("conv1d_batch_tokens", "Positions of the sequences of a call.", 1, 4, 12),
+		batchBytes:    histogram("conv1d_batch_bytes", "Size of x of a call.", 1024, 4, 10),
 		waiting:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "conv1d_waiting", Help: "Requests that wait for a call."}),
 		split: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "conv1d_split_batches_total", Help: "Calls that failed and were made again, one for each request.",
 		}),
 	}
 	c.all.MustRegister(builds, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		c.requests, c.seconds, c.wait, c.batchRequests, c.batchTokens, c.waiting, c.split)
+		c.requests, c.seconds, c.wait, c.batchRequests, c.batchBytes, c.waiting, c.split)
 	return c
 }
 

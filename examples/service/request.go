@@ -152,6 +152,7 @@ func (r *request) seqlen() int64 { return r.x.Dim(1) }
 func (r *request) dim() int64    { return r.x.Dim(2) }
 func (r *request) width() int64  { return r.filters.weight.Dim(1) }
 func (r *request) tokens() int64 { return r.batch() * r.seqlen() }
+func (r *request) bytes() int64  { return r.x.Numel() * r.x.DType().Size() }
 
 // stateShape is the shape of the states in the request and in the answer.
 func (r *request) stateShape() []int64 {
