@@ -29,7 +29,7 @@ type limits struct {
 // defaultLimits returns the limits for a device. A GPU has two calls, so that one packs while another computes.
 func defaultLimits(dev tensor.Device) limits {
 	l := limits{
-		body: 64 << 20, memory: 2 << 30, batch: 1 << 20, queue: 1024, calls: 1,
+		body: 64 << 20, memory: 2 << 30, batch: 512 << 10, queue: 1024, calls: 1,
 		forHeader: 5 * time.Second, forBody: 10 * time.Second, forCall: 10 * time.Second, forAnswer: 10 * time.Second,
 		drain: 3 * time.Second, forStop: 40 * time.Second,
 	}
