@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// suspension is how long no process of this user on this machine asks a registry after a fault.
+	// suspension is how long no process of this user on this machine sends requests to a registry after a fault.
 	suspension = time.Minute
 	// manifestAge is how long a process keeps a manifest, so that its modules come from one set while it starts.
 	manifestAge = time.Minute
@@ -76,7 +76,7 @@ func newSource(ref Reference, store *cache.Dir, log *slog.Logger, o Options) *so
 	return &source{ref: ref, o: o.resolve(), store: store, log: log, seen: map[string]bool{}}
 }
 
-// note says where a pulled cache comes from.
+// note is the origin of a pulled cache.
 type note struct {
 	Reference string `json:"reference"`
 	Manifest  string `json:"manifest"` // digest

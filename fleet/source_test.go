@@ -100,7 +100,7 @@ func TestPull(t *testing.T) {
 	}
 }
 
-// TestNewSourcesCompile changes a source. The signed set is stale, so the node compiles, and asks once.
+// TestNewSourcesCompile changes a source. The signed set is stale, so the node compiles, after one request.
 func TestNewSourcesCompile(t *testing.T) {
 	f, p := prebuilt(t), newProxy(t, startRegistry(t).Host)
 	private, public := newKeys(t)
@@ -155,7 +155,7 @@ func TestRevoked(t *testing.T) {
 // compileTime is how long the compiles of a start may take besides the delay by a registry.
 const compileTime = 20 * time.Second
 
-// TestFaults starts a node with each fault. It compiles instead, and the next process does not ask again.
+// TestFaults starts a node with each fault. It compiles instead, and the next process sends no request.
 func TestFaults(t *testing.T) {
 	f, r := prebuilt(t), startRegistry(t)
 	private, public := newKeys(t)

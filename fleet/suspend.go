@@ -9,8 +9,8 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// After a fault no process asks the registry for a minute, so that each start of a program is not delayed again. The fault is a record of
-// the cache, under the reference.
+// After a fault no process sends requests to the registry for a minute, so that each start of a program is not delayed
+// again. The fault is a record of the cache, under the reference.
 
 // faultRecord is the last fault of a reference.
 type faultRecord struct {
@@ -32,7 +32,7 @@ func (s *source) suspend(e *jit.PullError) {
 		err = s.store.Put(cache.Failure, s.faultKey(), data)
 	}
 	if err != nil {
-		s.log.Debug("cannot store the fault of a registry; the next process asks again", "error", err)
+		s.log.Debug("cannot store the fault of a registry; the next process tries again", "error", err)
 	}
 }
 

@@ -101,7 +101,7 @@ func New(opts Options) *Manager {
 	return &Manager{
 		opts:       opts,
 		trims:      new(sync.WaitGroup),
-		pulls:      &pulls{asked: map[pullKey]*pull{}},
+		pulls:      &pulls{pulls: map[pullKey]*pull{}},
 		slots:      slots.New(opts.Jobs),
 		clock:      deps.Now,
 		toolchains: map[target.Target]*foundToolchain{},

@@ -12,7 +12,7 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// Source has read-only caches that other machines made, such as those of a registry. A [Manager] asks it after a
+// Source has read-only caches that other machines made, such as those of a registry. A [Manager] uses it after a
 // lookup that missed, and before it compiles. The ordinary lookup decides whether a cache of the source is used. Any goroutine may call its
 // methods.
 type Source interface {
@@ -68,10 +68,10 @@ func (e *PullError) Unwrap() error { return e.Err }
 // IsFault reports whether the source failed.
 func (e *PullError) IsFault() bool { return e.Cause != PullAbsent && e.Cause != PullCanceled }
 
-// pulls are the questions to the source, each asked once in a process.
+// pulls are the pulls of a manager, one for each module and target.
 type pulls struct {
 	mu    sync.Mutex
-	asked map[pullKey]*pull
+	pulls map[pullKey]*pull
 	warn  sync.Once
 }
 
@@ -80,32 +80,32 @@ type pullKey struct {
 	target target.Target
 }
 
-// pull is the state of the questions for one module and target.
+// pull is the state of the pull for one module and target.
 type pull struct {
-	turn   chan struct{} // has room for the one goroutine that asks
+	lock   chan struct{} // holds a value while a goroutine pulls
 	opened bool          // the caches on this machine were added
-	over   bool          // the source was asked
-	err    error         // its answer
+	ended  bool          // a pull has ended
+	err    error         // its error
 }
 
 func (p *pulls) of(r Request) *pull {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	key := pullKey{r.Module, r.Target}
-	if p.asked[key] == nil {
-		p.asked[key] = &pull{turn: make(chan struct{}, 1)}
+	if p.pulls[key] == nil {
+		p.pulls[key] = &pull{lock: make(chan struct{}, 1)}
 	}
-	return p.asked[key]
+	return p.pulls[key]
 }
 
 // pull adds caches of the source to the read-only caches until found returns true: first those that are on this
-// machine, then one that the source sends. Each is added once, so that other requests for the module only look again. It returns the error
+// machine, then one that it pulls. Each is added once, so that other requests for the module only look again. It returns the error
 // of the source.
 func (m *Manager) pull(ctx context.Context, r Request, found func() bool) error {
 	p := m.pulls.of(r)
 	select {
-	case p.turn <- struct{}{}:
-		defer func() { <-p.turn }()
+	case p.lock <- struct{}{}:
+		defer func() { <-p.lock }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -121,14 +121,14 @@ func (m *Manager) pull(ctx context.Context, r Request, found func() bool) error 
 			}
 		}
 	}
-	if p.over {
+	if p.ended {
 		return p.err
 	}
-	got, err := m.askSource(ctx, r)
+	got, err := m.pullOnce(ctx, r)
 	if ctx.Err() != nil && err != nil {
-		return err // the next request asks again
+		return err // the next request pulls again
 	}
-	p.over, p.err = true, err
+	p.ended, p.err = true, err
 	if got != nil {
 		m.opts.Cache.AddReadOnly(got)
 		found()
@@ -136,8 +136,8 @@ func (m *Manager) pull(ctx context.Context, r Request, found func() bool) error 
 	return err
 }
 
-// askSource asks the source once, and reports and counts the answer.
-func (m *Manager) askSource(ctx context.Context, r Request) (*cache.Dir, error) {
+// pullOnce pulls from the source, and reports and counts the result.
+func (m *Manager) pullOnce(ctx context.Context, r Request) (*cache.Dir, error) {
 	start := time.Now()
 	got, err := m.opts.Source.Pull(ctx, r)
 	e := requestEvent(Request{Module: r.Module, Target: r.Target}, Event{Step: Pulled, Seconds: since(start), Err: err})
@@ -160,7 +160,7 @@ func (m *Manager) askSource(ctx context.Context, r Request) (*cache.Dir, error) 
 	return got, err
 }
 
-// usePulled asks the source if the caches lack a result of the plan. It reports whether it filled res with the library of a
+// usePulled pulls from the source if the caches lack a result of the plan. It reports whether it filled res with the library of a
 // whole module. If it returns false, the plan finds results of pulled caches itself.
 func (s *session) usePulled(ctx context.Context, res *Result, p *plan) (whole bool) {
 	if s.m.opts.Source == nil || s.m.opts.Force || p.isCached() {

@@ -17,7 +17,7 @@ import (
 // of the cache, with a layout folder and a note of its own. A process that uses it holds a shared lock on the folder, so
 // that [Dir.Trim] keeps it.
 
-// pulledNote is the name of the file that says where a pulled cache comes from.
+// pulledNote is the name of the file with the origin of a pulled cache.
 const pulledNote = "pulled.json"
 
 // PulledNames returns the names of the pulled caches that begin with a prefix, the last used first.
@@ -68,7 +68,7 @@ func (d *Dir) OpenPulled(name string) (t *Dir, note []byte, err error) {
 	return t, note, nil
 }
 
-// PublishPulled makes the folder of that name in a stage a pulled cache. note says where it comes from. If there is one
+// PublishPulled makes the folder of that name in a stage a pulled cache. note is its origin. If there is one
 // of that name, it stays. It fails with [*AccessError].
 func (d *Dir) PublishPulled(s *Stage, folder, name string, note []byte) error {
 	from := s.File(folder)
