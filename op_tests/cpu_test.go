@@ -203,6 +203,7 @@ func TestCPURefusal(t *testing.T) {
 
 // All results are bit-identical for any number of threads, at every level.
 func testThreads(t *testing.T) {
+	testenv.SkipRace(t)
 	var first string
 	for _, n := range []int{1, 2, 3, 8} {
 		out, err := runChild(t, []string{fmt.Sprintf("AITER_NUM_THREADS=%d", n)}, "TestCPUDigests")

@@ -103,6 +103,7 @@ func longStrips(dt tensor.DType, width int64) optests.Case {
 // TestLargeBackward tests backward's kernels for large problems, with equal and different
 // placements, and long strips.
 func TestLargeBackward(t *testing.T) {
+	testenv.SkipRace(t)
 	target := open(t)
 	cases := []optests.Case{largeBackward(4), largeBackward(6)}
 	for _, n := range []int{0, 1, 2, 3, 5, 7, 8, 9, 10, 11, 12, 13} {

@@ -53,6 +53,7 @@ func TestLongRows(t *testing.T) {
 // TestLongRowsAccuracy compares forward with the reference where sizes of values differ: an output's error is its rounding and
 // 2^-20 of the sum of the products' sizes at most, so that a large value changes no output that does not see it.
 func TestLongRowsAccuracy(t *testing.T) {
+	testenv.SkipRace(t)
 	target := open(t)
 	for i, shape := range []func(t, n int) float64{
 		func(int, int) float64 { return 1 },

@@ -12,6 +12,7 @@ import (
 // TestMaskedValues puts NaN into padding, and infinity where a filter has no tap: neither may
 // reach a result.
 func TestMaskedValues(t *testing.T) {
+	testenv.SkipRace(t)
 	target := open(t)
 	types := []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16}
 	for op, of := range map[string][]string{"causal_conv1d_fwd": {"x"}, "causal_conv1d_bwd": {"x", "dout"}} {
@@ -50,6 +51,7 @@ func TestMaskedValuesLarge(t *testing.T) {
 // positions, and at their ends. No product has a position outside of the row: an infinity or NaN
 // in x, weight, dout or the states reaches only the outputs that use it.
 func TestRowEnds(t *testing.T) {
+	testenv.SkipRace(t)
 	target := open(t)
 	types := []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16}
 	for n, seqlen := range []int64{1, 3, 5, 16, 31, 32, 33, 65, 130, 511, 513, 517} {

@@ -136,6 +136,7 @@ func specialPositions(t *testing.T, p *optests.Problem, n int) []int {
 // TestSubnormals compares sums of subnormal numbers of each type exactly, and those with SiLU up
 // to the last bit: no instruction set may flush them to 0.
 func TestSubnormals(t *testing.T) {
+	testenv.SkipRace(t)
 	target := open(t)
 	smallest := map[tensor.DType]float64{tensor.Float32: 0x1p-149, tensor.Float16: 0x1p-24, tensor.BFloat16: 0x1p-133}
 	for op, argument := range map[string]string{

@@ -52,6 +52,7 @@ func TestEdges(t *testing.T) {
 // waves a channel and channels a block as a GPU's kernel for small problems has, and one more;
 // some rows have gaps.
 func TestVectorizedRows(t *testing.T) {
+	testenv.SkipRace(t)
 	target := open(t)
 	types := []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16}
 	var cases []optests.Case
