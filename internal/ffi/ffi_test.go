@@ -69,10 +69,8 @@ func withFile[T any](path string, load func(*os.File) (*T, error)) (*T, error) {
 }
 
 func compile(out string, sources ...string) error {
-	args := append(append([]string{}, flags...), "-I"+csrc+"include", "-o", out)
-	if strings.HasSuffix(out, "conv.so") {
-		args = append(args, "-O0") // the calls are tested, not the kernels
-	}
+	level := map[bool]string{true: "-O0", false: "-O2"}[strings.HasSuffix(out, "conv.so")] // the calls are tested, not the kernels
+	args := append(append([]string{}, flags...), level, "-I"+csrc+"include", "-o", out)
 	text, err := exec.Command("c++", append(args, sources...)...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("c++ %v: %w\n%s", sources, err, text)
