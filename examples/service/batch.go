@@ -96,6 +96,7 @@ func (b *batcher) remove(j *job) bool {
 	i := slices.Index(b.waiting, j)
 	if i >= 0 {
 		b.waiting = slices.Delete(b.waiting, i, i+1)
+		b.counts.waiting.Set(float64(len(b.waiting)))
 	}
 	return i >= 0
 }
