@@ -2,6 +2,7 @@ package profile
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,6 +24,10 @@ func TestBusy(t *testing.T) {
 	want := []Busy{{trace.Kernel, 5, .05}, {trace.Upload, 60, .6}, {trace.Download, 50, .5}}
 	if !slices.Equal(s.Busy, want) || s.Overlap != 30 {
 		t.Errorf("busy %v, %d at once; want %v, 30", s.Busy, s.Overlap, want)
+	}
+	if f, ok := copyFinding(Shares{Total: 100, Overlap: 67, List: []Share{{Group: Copies, Time: 72, Fraction: .72}}}, nil); !ok ||
+		!strings.HasPrefix(f.Advice, "The copies overlap") || !strings.HasSuffix(f.Figure, "two kinds at once 67%") {
+		t.Errorf("finding %+v", f)
 	}
 	if apart := naive().Shares(); apart.Overlap != 0 || apart.Busy != nil || sum(apart) != 10*time.Millisecond {
 		t.Errorf("steps one after the other overlap by %v: %v", apart.Overlap, apart.Busy)

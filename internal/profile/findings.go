@@ -20,6 +20,7 @@ type Finding struct {
 // Limits of findings.
 const (
 	copiesDominate  = 0.3  // of the time
+	copiesOverlap   = 0.5  // of the time
 	allocationShare = 0.05 // of the time, of at least two allocations
 	idleShare       = 0.2  // of the time between the first and the last work of the device
 	tinyKernel      = 10 * time.Microsecond
@@ -78,10 +79,13 @@ func buildFinding(s Shares, _ []Item) (Finding, bool) {
 
 func copyFinding(s Shares, _ []Item) (Finding, bool) {
 	c, k := s.Of(Copies), s.Of(Kernels)
-	return Finding{
-		"Copies dominate", share(c) + "; kernels " + report.Percent(k.Fraction),
-		"Keep tensors on the device between calls; copy pinned memory on streams, so that copies and kernels overlap",
-	}, c.Fraction > copiesDominate && c.Time > k.Time
+	figure := share(c) + "; kernels " + report.Percent(k.Fraction)
+	advice := "Keep tensors on the device between calls; copy pinned memory on streams, so that copies and kernels overlap"
+	if overlap := fraction(s.Overlap, s.Total); overlap > copiesOverlap {
+		figure += "; two kinds at once " + report.Percent(overlap)
+		advice = "The copies overlap: only tensors that stay on the device between calls are faster"
+	}
+	return Finding{"Copies dominate", figure, advice}, c.Fraction > copiesDominate && c.Time > k.Time
 }
 
 func allocationFinding(s Shares, items []Item) (Finding, bool) {

@@ -163,7 +163,7 @@ func (p Part) content(shares Shares) partContent {
 	}
 	if len(c.Busy) > 0 {
 		f := fraction(shares.Overlap, shares.Total)
-		c.Busy = append(c.Busy, bar{"calls", "two or more at once", report.Percent(f), report.Duration(shares.Overlap), 100 * f})
+		c.Busy = append(c.Busy, bar{"overlap", "two or more at once", report.Percent(f), report.Duration(shares.Overlap), 100 * f})
 	}
 	if p.Timeline != nil && len(p.Timeline.Spans) > 0 {
 		c.Timeline = draw(p.Timeline)
