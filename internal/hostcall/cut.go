@@ -54,7 +54,7 @@ func (r *run) choose(size int64) ([]span, error) {
 	return best, nil
 }
 
-// What copies cost, measured on an H100 with 16 processors: a device copies rows of fewer than 256 bytes as slowly as those, and
+// The costs of copies, measured on an H100 with 16 processors: a device copies rows of fewer than 256 bytes as slowly as those, and
 // processors copy memory in runs of 1 MiB or more past their caches.
 const (
 	cheapRow    = 256
