@@ -48,7 +48,7 @@ func newDoctor(a *app) *cobra.Command {
 func (a *app) doctor(ctx context.Context) error {
 	var list []check
 	for _, run := range []func(context.Context) []check{
-		a.checkProgram, a.checkVariables, a.checkCache, a.checkReadOnlyCaches, a.checkConfig,
+		a.checkProgram, a.checkVariables, a.checkCache, a.checkReadOnlyCaches, a.checkRemote, a.checkConfig,
 	} {
 		list = append(list, run(ctx)...)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/aiter-go/aiter/fleet"
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/jit"
 )
 
 const pushLong = `Build modules for targets and push them to a registry for container images, as a set that
@@ -149,6 +150,19 @@ func (a *app) printPush(rep fleet.PushReport) error {
 	}
 	_, err := fmt.Fprintf(a.out, "pushed %s\n%s\n%s\n%s\n", rep.Reference, rep.Digest, uploaded, signed)
 	return err
+}
+
+// checkRemote checks AITER_JIT_REMOTE and its keys, without a connection.
+func (a *app) checkRemote(context.Context) []check {
+	remote := a.getenv("AITER_JIT_REMOTE")
+	if remote == "" {
+		return nil
+	}
+	c := check{Name: "remote set", Status: statusOK, Detail: remote + "; aiterctl inspect-remote shows it", required: true}
+	if _, err := fleet.Open(jit.SourceOptions{Getenv: a.getenv, Logger: a.log}); err != nil {
+		c.fail(err)
+	}
+	return []check{c}
 }
 
 // hintSet returns advice for errors of sets.

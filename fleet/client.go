@@ -71,8 +71,8 @@ func transport(config *tls.Config, limits timeouts) http.RoundTripper {
 		TLSHandshakeTimeout:    limits.headers,
 		ResponseHeaderTimeout:  limits.headers,
 		MaxResponseHeaderBytes: maxHeaders,
-		DisableCompression:     true, // digests are those of the stored bytes
-		ForceAttemptHTTP2:      true,
+		DisableCompression:     true,  // digests are those of the stored bytes
+		ForceAttemptHTTP2:      false, // its errors lose the reason of a refused client certificate
 		IdleConnTimeout:        30 * time.Second,
 		MaxIdleConnsPerHost:    downloads,
 	}}}

@@ -4,11 +4,13 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -294,12 +296,18 @@ func TestSignatures(t *testing.T) {
 		t.Errorf("without keys: %v", err)
 	}
 	accepted := 0
-	for i := range good { // the key hint is not signed, because only accepted keys verify
+	var before bundle
+	if err := json.Unmarshal(good, &before); err != nil {
+		t.Fatal(err)
+	}
+	for i := range good {
 		bad := bytes.Clone(good)
 		bad[i] ^= 1
 		if _, err := verifyBundle(bad, digest, keys); err == nil {
 			accepted++
-			if hint := bytes.Index(good, []byte(`"verificationMaterial"`)); i < hint || i > bytes.Index(good, []byte(`"dsseEnvelope"`)) {
+			var after bundle
+			// The key hint is not signed, because only accepted keys verify. The last digit of base64 has bits without a meaning.
+			if err := json.Unmarshal(bad, &after); err != nil || !reflect.DeepEqual(before.Envelope, after.Envelope) {
 				t.Errorf("a flipped bit of byte %d is accepted: %s", i, bad)
 			}
 		}

@@ -42,7 +42,7 @@ var (
 	errNoKey = errors.New("it has no public key; expected PEM with a block PUBLIC KEY, as cosign generate-key-pair and " +
 		"openssl ec -pubout write it")
 	errWrongKey = errors.New("expected an ECDSA key on the curve P-256")
-	errShared   = errors.New("every user can change it, and so choose whose kernels run here; run: chmod o-w")
+	errShared   = errors.New("every user can change it, and so choose the code that runs here; run: chmod o-w")
 	errNoFile   = errors.New("the folder has no file that ends in .pub or .pem")
 )
 

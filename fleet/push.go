@@ -31,7 +31,8 @@ type PushReport struct {
 }
 
 // Push packs a prebuilt cache and uploads what the registry does not have. Then it reads all of it back, because a registry
-// that has a damaged blob refuses to store it again. signer may be nil. A set that the key has signed before is not signed again.
+// does not store a blob again that it has, even if the stored one is damaged.
+// signer may be nil. A set that the key has signed before is not signed again.
 func Push(ctx context.Context, ref Reference, from *cache.Dir, signer *Signer, o Options) (PushReport, error) {
 	o = o.resolve()
 	rep := PushReport{Reference: ref.String()}

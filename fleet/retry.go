@@ -99,7 +99,7 @@ func sleep(ctx context.Context, pause time.Duration) error {
 	}
 }
 
-// watched ends answers whose body stops.
+// watched ends responses that send nothing for too long.
 type watched struct {
 	base http.RoundTripper
 	idle time.Duration

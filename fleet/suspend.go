@@ -50,7 +50,7 @@ func (s *source) suspended() error {
 	if age < 0 || age >= suspension { // a time in the future comes from a wrong clock
 		return nil
 	}
-	err = fmt.Errorf("a pull failed %s ago (%s); no process asks before %s",
+	err = fmt.Errorf("a pull failed %s ago (%s); no process tries again before %s",
 		age.Round(time.Second), f.Text, f.Time.Add(suspension).Format(time.TimeOnly))
 	return &jit.PullError{From: s.ref.String(), Cause: jit.PullSuspended, Err: err}
 }

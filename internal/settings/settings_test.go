@@ -2,6 +2,7 @@ package settings_test
 
 import (
 	"errors"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/settings"
+	"github.com/aiter-go/aiter/jit"
 )
 
 func variables(pairs map[string]string) func(string) string {
@@ -97,6 +99,31 @@ func TestOpenManager(t *testing.T) {
 	}
 	if _, err := m.Config().Module(settings.SupportModule); err != nil {
 		t.Error(err)
+	}
+}
+
+// A program that does not pull sets says so. It opens the source of one that does.
+func TestOpenManagerRemote(t *testing.T) {
+	var log strings.Builder
+	env := variables(map[string]string{"AITER_JIT_REMOTE": "oci://registry.example/kernels:v1"})
+	s := settings.Settings{CacheDir: t.TempDir(), Getenv: env, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	m, err := s.OpenManager(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = m.Close()
+	if !strings.Contains(log.String(), "AITER_JIT_REMOTE is ignored") {
+		t.Errorf("log %q", log.String())
+	}
+	wrong := errors.New("wrong")
+	s.Remote = func(o jit.SourceOptions) (jit.Source, error) {
+		if o.Cache.Path() != s.CacheDir || o.Getenv("AITER_JIT_REMOTE") == "" || o.Logger == nil {
+			t.Errorf("options %+v", o)
+		}
+		return nil, wrong
+	}
+	if _, err := s.OpenManager(t.Context()); !errors.Is(err, wrong) {
+		t.Errorf("%v, want %v", err, wrong)
 	}
 }
 
