@@ -42,8 +42,9 @@ test: python ## set up hipcc and Python (as root) and run the quick tests, with 
 	AITER_REQUIRE_TOOLS="$(REQUIRE)" go test $(SHORT) -timeout 40m $(PACKAGES)
 	go -C otelaiter test ./...
 
+# `make lint` runs all of go vet.
 test-race: ## run all tests of Go code under the race detector; needs the tools that `make test` installs
-	AITER_REQUIRE_TOOLS="$(REQUIRE)" CGO_ENABLED=1 go test -race -timeout 45m $(PACKAGES)
+	AITER_REQUIRE_TOOLS="$(REQUIRE)" CGO_ENABLED=1 go test -race -vet=off -timeout 45m $(PACKAGES)
 	CGO_ENABLED=1 go -C otelaiter test -race ./...
 
 test-kernels: ## run the long tests of compiled code, which test-race skips or samples

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/aiter-go/aiter/internal/testenv"
 )
 
 func readText(t *testing.T, name string) string {
@@ -188,6 +190,7 @@ func wantPath(t *testing.T, doc, name string) {
 
 // TestReadmeProgram runs the first program of README.md and compares its output with the comment in it.
 func TestReadmeProgram(t *testing.T) {
+	testenv.SkipRace(t)
 	_, rest, _ := strings.Cut(readText(t, "README.md"), "```go\n")
 	program, _, found := strings.Cut(rest, "```")
 	want := regexp.MustCompile(`Println\(values\) // (.*)`).FindStringSubmatch(program)

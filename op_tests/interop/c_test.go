@@ -10,6 +10,7 @@ import (
 
 // A C program loads a module with dlopen and the header of examples/c.
 func TestC(t *testing.T) {
+	testenv.SkipRace(t)
 	program := filepath.Join(t.TempDir(), "rms_norm")
 	run(t, nil, "cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-o", program, "examples/c/rms_norm.c", "-ldl")
 	got := run(t, nil, program, build(t, "module_aiter_ffi"), build(t, "module_rms_norm"))
@@ -26,6 +27,7 @@ func TestC(t *testing.T) {
 // A C++ program loads a module with TVM FFI's own loader, which Python's container has with its
 // headers, and a compiler.
 func TestCPlusPlus(t *testing.T) {
+	testenv.SkipRace(t)
 	python := testenv.Tool(t, "python3")
 	program := filepath.Join(t.TempDir(), "conv1d")
 	inContainer := func(args ...string) string {

@@ -23,6 +23,7 @@ func TestMain(m *testing.M) { os.Exit(testenv.WithSharedCache(m.Run)) }
 
 // Python loads the same library as Go.
 func TestPythonCausalConv1d(t *testing.T) {
+	testenv.SkipRace(t)
 	python := testenv.Tool(t, "python3") // with torch and tvm_ffi: `make python`
 	module := build(t, "module_causal_conv1d")
 	out := run(t, nil, python, script(t, "causal_conv1d.py"), module)

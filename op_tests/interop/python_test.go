@@ -13,6 +13,7 @@ import (
 // The Python package as it is installed: from its wheel, with prebuilt kernels, because Python's
 // container has no compiler. Its gradients equal torch's.
 func TestPythonPackage(t *testing.T) {
+	testenv.SkipRace(t)
 	python := testenv.Tool(t, "python3")
 	root := testenv.Root(t)
 	source, installed := filepath.Join(t.TempDir(), "python"), t.TempDir()
