@@ -202,7 +202,7 @@ func TestStalledReader(t *testing.T) {
 	s.checkFree(t)
 }
 
-// TestBusy checks that requests beyond the limits are told to come again, that
+// TestBusy checks that requests beyond the limits are answered with 503 and a time to try again, that
 // requests within the limits are answered, and that all memory is free afterwards.
 func TestBusy(t *testing.T) {
 	l := shortLimits()

@@ -10,7 +10,7 @@ import (
 )
 
 // serve answers requests until the context ends, and then for the time limits.drain: a load balancer sees that the service is not
-// ready, and each answer ends its connection, so that clients go elsewhere. After that serve accepts nothing more, finishes the
+// ready, and each answer ends its connection, so that the next request goes elsewhere. After that serve accepts nothing more, finishes the
 // requests whose header it has read, and disconnects the other clients, which can send their requests again. Their own deadlines
 // disconnect slow clients, at the latest after limits.forStop.
 func (s *service) serve(ctx context.Context, listener net.Listener, routes http.Handler) error {
