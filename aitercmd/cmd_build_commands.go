@@ -7,7 +7,6 @@ import (
 	"os"
 
 	"github.com/aiter-go/aiter/internal/shell"
-	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit"
 )
 
@@ -61,7 +60,7 @@ type databaseEntry struct {
 func writeDatabase(path string, list []jit.Command) error {
 	entries := []databaseEntry{}
 	for _, c := range list {
-		if c.Pass == toolchain.Device {
+		if c.Pass.MakesDeviceCode() {
 			continue // editors use one command for each file: that of the host pass
 		}
 		entries = append(entries, databaseEntry{c.Directory, c.File, c.Arguments})

@@ -136,7 +136,7 @@ func (u *unit) outputFault(stage *cache.Stage, out outcome) string {
 	if u.makesFatbin() {
 		return u.wrongTarget(object)
 	}
-	if fault := checkObject(object, u.pass == toolchain.Device); fault != "" {
+	if fault := checkObject(object, u.pass.MakesDeviceCode()); fault != "" {
 		return fault
 	}
 	return u.wrongTarget(object)

@@ -44,11 +44,13 @@ func (l *link) identify(units []UnitResult) {
 	if !l.req.Part.Whole() {
 		l.lines.Add("spec", l.req.Part.String())
 	}
-	names := make([]string, len(units))
-	for i := range units {
-		names[i] = objectName(i)
+	var names []string
+	for i, u := range units {
+		if k, _ := u.Pass.Shard(); k <= 1 {
+			names = append(names, objectName(i))
+		}
 	}
-	if slices.ContainsFunc(units, func(u UnitResult) bool { return u.Pass == toolchain.Device }) {
+	if slices.ContainsFunc(units, func(u UnitResult) bool { return u.Pass.MakesDeviceCode() }) {
 		l.lines.Add("embedding", l.embedding())
 	}
 	argv := l.argv(rootMark, names, objectMark)
@@ -197,44 +199,52 @@ func (l *link) publish(stage *cache.Stage, seconds float64) (cache.Artifact, err
 
 func (l *link) output() string { return l.mod.Name + ".so" }
 
-// gather puts the objects into the stage and returns their names.
+// gather puts the objects into the stage and returns their names. All shards of a unit give one object.
 func (l *link) gather(stage *cache.Stage) ([]string, error) {
 	var names []string
+	var code [][]byte // of the unit's shards so far
 	for i, u := range l.units {
-		put := linkOrCopy
-		if u.Pass == toolchain.Device { // the host object of the same unit precedes it
-			put = l.embed(stage.File(objectName(i - 1)))
+		put, k, n := linkOrCopy, 0, 0
+		if k, n = u.Pass.Shard(); n > 0 {
+			put = func(from, _ string) error {
+				data, err := os.ReadFile(from)
+				code = append(code, data)
+				return err
+			}
 		}
 		if err := l.held.place(u.ref, stage.File(objectName(i)), put); err != nil {
 			return nil, err
 		}
-		names = append(names, objectName(i))
+		if k < n {
+			continue
+		}
+		first := i - max(n-1, 0)
+		if n > 0 { // the host object of the same unit precedes its device code
+			if err := l.embed(stage.File(objectName(first-1)), code, stage.File(objectName(first))); err != nil {
+				return nil, err
+			}
+			code = nil
+		}
+		names = append(names, objectName(first))
 	}
 	return names, nil
 }
 
-// embed returns a function that wraps a code object in an object for the linker. host
-// is the path of the host object.
-func (l *link) embed(host string) func(from, to string) error {
-	return func(from, to string) error {
-		object, err := os.ReadFile(host)
-		if err != nil {
-			return err
-		}
-		code, err := os.ReadFile(from)
-		if err != nil {
-			return err
-		}
-		if l.req.Target.Vendor() == target.CUDA {
-			object, err = codeobject.EmbedFatbin(object, code)
-		} else {
-			object, err = codeobject.Embed(object, codeobject.Object{Target: l.req.Target.String(), ELF: code})
-		}
-		if err != nil {
-			return fmt.Errorf("link of %s for %s: %w", l.mod.Name, l.req.Target, err)
-		}
-		return os.WriteFile(to, object, 0o600)
+// embed wraps the device code of a unit in an object for the linker, in the file `to`. host is the path of the host object.
+func (l *link) embed(host string, code [][]byte, to string) error {
+	object, err := os.ReadFile(host)
+	if err != nil {
+		return err
 	}
+	if l.req.Target.Vendor() == target.CUDA {
+		object, err = codeobject.EmbedFatbin(object, code...)
+	} else {
+		object, err = codeobject.Embed(object, codeobject.Object{Target: l.req.Target.String(), ELF: code[0]})
+	}
+	if err != nil {
+		return fmt.Errorf("link of %s for %s: %w", l.mod.Name, l.req.Target, err)
+	}
+	return os.WriteFile(to, object, 0o600)
 }
 
 // embedding names the layout of the objects with device code.

@@ -17,7 +17,7 @@ import (
 // It checks device passes only. The compiler itself labels the code of a unit that it compiles
 // in one run.
 func (u *unit) wrongTarget(object string) string {
-	if u.pass != toolchain.Device {
+	if !u.pass.MakesDeviceCode() {
 		return ""
 	}
 	found, err := u.codeTarget(object)
@@ -33,7 +33,7 @@ func (u *unit) wrongTarget(object string) string {
 
 // makesFatbin reports whether the unit's output is device code of NVIDIA.
 func (u *unit) makesFatbin() bool {
-	return u.pass == toolchain.Device && u.req.Target.Vendor() == target.CUDA
+	return u.pass.MakesDeviceCode() && u.req.Target.Vendor() == target.CUDA
 }
 
 // codeTarget returns the target of device code.

@@ -108,6 +108,20 @@ func cubinKernels(o Object) ([]Kernel, error) {
 	return slices.DeleteFunc(list, func(k Kernel) bool { return !isKernel[k.Symbol] }), nil
 }
 
+// cubinText returns the machine code of a kernel.
+func cubinText(o Object, symbol string) ([]byte, error) {
+	file, _, err := openCubin(o.ELF)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	section := file.Section(".text." + symbol)
+	if section == nil {
+		return nil, &FormatError{"cubin", "it has no code of " + demangleName(symbol)}
+	}
+	return section.Data()
+}
+
 func (k *Kernel) setAttribute(attribute byte, value []byte) {
 	word := func(i int) int {
 		if len(value) < 4*i+4 {

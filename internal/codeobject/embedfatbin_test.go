@@ -64,9 +64,9 @@ func TestEmbedFatbin(t *testing.T) {
 		t.Errorf("the section has %d bytes, error %v; want the fatbin of %d bytes", len(got), err, len(code))
 	}
 	table, err := f.Section(".data.rel.ro").Data()
-	if err != nil || binary.LittleEndian.Uint32(table[16:]) != 1 || binary.LittleEndian.Uint32(table[20:]) != 900 ||
-		string(table[40:]) != "one\x00" {
-		t.Errorf("the table is %q, error %v; want 1 kernel for 900, one", table, err)
+	if err != nil || binary.LittleEndian.Uint32(table[8:]) != 1 || binary.LittleEndian.Uint32(table[12:]) != 900 ||
+		binary.LittleEndian.Uint64(table[32:]) != 1 || string(table[56:]) != "one\x00" {
+		t.Errorf("the table is %q, error %v; want 1 shard for 900 with 1 kernel, one", table, err)
 	}
 	symbols, err := f.Symbols()
 	if err != nil || len(symbols) != 4 || symbols[2].Name != "aiter_device_code_1" || symbols[3].Name != "one" ||
@@ -74,6 +74,7 @@ func TestEmbedFatbin(t *testing.T) {
 		t.Errorf("symbols are %v, error %v", symbols, err)
 	}
 
+	testShards(t, fatbin)
 	for want, pair := range map[string][2][]byte{
 		"remove `static`":                   {compileFile(t, staticHost, "c++", "-x", "c++", "-fPIC", "-c"), fatbin(static)},
 		"anonymous namespace":               {host, fatbin(anonymous)},
@@ -86,5 +87,32 @@ func TestEmbedFatbin(t *testing.T) {
 		if _, err := codeobject.EmbedFatbin(pair[0], pair[1]); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error is %v, want %q", err, want)
 		}
+	}
+}
+
+// testShards checks that of two fatbins each has the kernel that is empty in the other one, also if both fill the same memory.
+func testShards(t *testing.T, fatbin func(string) []byte) {
+	t.Helper()
+	const source = "#define BODY(k, x) { if constexpr (SHARD == k) { x; } }\nextern \"C\" __global__ void two(float* p) BODY(2, *p = 2)\n" +
+		"extern \"C\" __global__ void one(float* p) BODY(1, for (int i = 0; i < 99; i++) p[i * i] = p[i] / 3)\n"
+	shard := func(k string) []byte { return fatbin("#define SHARD " + k + "\n" + source) }
+	host := compileFile(t, hostUnit+"extern \"C\" void two(float*) {}\n", "c++", "-x", "c++", "-fPIC", "-c")
+	object, err := codeobject.EmbedFatbin(host, shard("1"), shard("2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := elf.NewFile(bytes.NewReader(object))
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := f.Section(".data.rel.ro").Data()
+	if err != nil || binary.LittleEndian.Uint32(table[8:]) != 2 || binary.LittleEndian.Uint64(table[32:]) != 1 ||
+		binary.LittleEndian.Uint64(table[56:]) != 1 || string(table[96:]) != "one\x00two\x00" {
+		t.Errorf("the table is %q, error %v; want one in the first shard, two in the second", table, err)
+	}
+	other := fatbin("extern \"C\" __global__ void one(float* p) { *p = 3; }\n")
+	if _, err := codeobject.EmbedFatbin(host, fatbin("extern \"C\" __global__ void one(float* p) { *p = 1; }\n"), other); err == nil ||
+		!strings.Contains(err.Error(), "two shards of the unit have code of the kernel one") {
+		t.Errorf("error is %v for a kernel in two shards", err)
 	}
 }

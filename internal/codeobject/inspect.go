@@ -27,8 +27,8 @@ type Disassembler interface {
 	Disassemble(ctx context.Context, file string) ([]byte, error)
 }
 
-// Inspect reports on all kernels of a library, sorted by name. Without a disassembler the reports have no loops. It fails
-// with the errors of [Extract], [Object.Kernels] and the disassembler.
+// Inspect reports on all kernels of a library, sorted by name. It leaves out the empty kernel of a shard if another shard has its code.
+// Without a disassembler the reports have no loops. It fails with the errors of [Extract], [Object.Kernels] and the disassembler.
 func Inspect(ctx context.Context, library io.ReaderAt, d Disassembler) ([]Report, error) {
 	objects, err := Extract(library)
 	if err != nil {
@@ -42,6 +42,14 @@ func Inspect(ctx context.Context, library io.ReaderAt, d Disassembler) ([]Report
 		}
 		all = append(all, some...)
 	}
+	most := map[[2]string]int{} // bytes of code, by target and symbol
+	for _, r := range all {
+		k := [2]string{r.Target, r.Symbol}
+		most[k] = max(most[k], r.CodeSize)
+	}
+	all = slices.DeleteFunc(all, func(r Report) bool {
+		return strings.HasPrefix(r.Target, "sm_") && r.CodeSize < most[[2]string{r.Target, r.Symbol}]
+	})
 	slices.SortFunc(all, func(a, b Report) int { return strings.Compare(a.Name, b.Name) })
 	return all, nil
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,6 +54,60 @@ func TestHIPWithoutItsHeaders(t *testing.T) {
 		t.Error("the host's object differs from that with HIP's headers")
 	}
 	passOf(t, "--offload-arch=gfx90a", "--cuda-device-only", "-nogpuinc", "-DDOWN", "-Wall", "-Wextra")
+}
+
+// aiter/cuda_device.h is equivalent to CUDA's own headers.
+func TestCUDAWithoutItsHeaders(t *testing.T) {
+	compile := func(flags ...string) []byte {
+		header := filepath.Join(testenv.Root(t), "csrc", "include", "aiter", "cuda_device.h")
+		if _, err := os.ReadFile(header); err != nil { // also tells `go test` what a cached result depends on
+			t.Fatal(err)
+		}
+		output, failure := compileGPU(t, "nvcc", "cuda_names.cu", append(flags, "-cubin", "-arch=sm_90a")...)
+		if failure != "" {
+			t.Fatal(failure)
+		}
+		data, err := os.ReadFile(output)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	if !bytes.Equal(compile("-D__CUDA_RUNTIME_H__"), compile()) {
+		t.Error("the code differs from that with CUDA's headers")
+	}
+}
+
+// Each CUDA unit of a library registers the kernels of its own shards.
+func TestRegistrationOfUnits(t *testing.T) {
+	include, dir := filepath.Join(testenv.Root(t), "csrc", "include"), t.TempDir()
+	if _, err := os.ReadFile(filepath.Join(include, "aiter", "cuda_host.h")); err != nil { // as above
+		t.Fatal(err)
+	}
+	var objects []string
+	for name, flags := range map[string][]string{
+		"one":   {"-DKERNEL=one", "-DAITER_DEVICE_CODE=code_one", "register_unit.cpp"},
+		"two":   {"-DKERNEL=two", "-DAITER_DEVICE_CODE=code_two", "-DAITER_SHARDS=2", "register_unit.cpp"},
+		"table": {"register_table.cpp"},
+	} {
+		last := len(flags) - 1
+		flags[last] = filepath.Join("testdata", flags[last])
+		object := filepath.Join(dir, name+".o")
+		args := append([]string{"-x", "c++", "-std=c++17", "-O0", "-I" + include, "-c", "-o", object}, flags...)
+		if out, err := exec.Command(testenv.Tool(t, "nvcc"), args...).CombinedOutput(); err != nil {
+			t.Fatalf("nvcc %q: %v\n%s", args, err, out)
+		}
+		objects = append(objects, object)
+	}
+	slices.Sort(objects)
+	program := filepath.Join(dir, "program")
+	if out, err := exec.Command("c++", append(objects, "-o", program)...).CombinedOutput(); err != nil {
+		t.Fatalf("link: %v\n%s", err, out)
+	}
+	const want = "a: one\nb: two\nc:\nend of b\nend of c\nend of a\n"
+	if out, err := exec.Command(program).CombinedOutput(); err != nil || string(out) != want {
+		t.Errorf("error %v, output:\n%swant:\n%s", err, out, want)
+	}
 }
 
 // A launch returns its own error: not one that another library has left behind, which stays for that library.

@@ -1,6 +1,7 @@
 package toolchain
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -69,7 +70,7 @@ func (tc *Toolchain) CompileArgs(u Unit) []string {
 	argv = append(argv, tc.dependencies(u)...)
 	argv = append(argv, tc.assemblerDependencies(u)...)
 	kind := "-c"
-	if tc.Vendor == target.CUDA && u.Pass == Device {
+	if tc.Vendor == target.CUDA && u.Pass.MakesDeviceCode() {
 		kind = "-fatbin"
 	}
 	return append(argv, kind, operand(u.Source), "-o", u.Object)
@@ -123,7 +124,7 @@ func (tc *Toolchain) constantTimes() []string {
 func AssemblerDepfile(depfile string) string { return depfile + ".as" }
 
 func (tc *Toolchain) assemblerDependencies(u Unit) []string {
-	if !tc.gcc() || u.Pass == Device { // which runs no GNU as
+	if !tc.gcc() || u.Pass.MakesDeviceCode() { // which runs no GNU as
 		return nil
 	}
 	words := []string{"-Xassembler", "--MD", "-Xassembler", AssemblerDepfile(u.Depfile)}
@@ -141,7 +142,7 @@ func (tc *Toolchain) assemblerDependencies(u Unit) []string {
 // does not. nvcc would preprocess the source again, for the host.
 func (tc *Toolchain) dependencies(u Unit) []string {
 	plain := []string{"-MD", "-MF", u.Depfile}
-	if u.Pass != Device {
+	if !u.Pass.MakesDeviceCode() {
 		return plain
 	}
 	var argv []string
@@ -198,8 +199,11 @@ func (tc *Toolchain) nvccCompile(u Unit) []string {
 		argv = append(argv, "-Xcompiler", nvccWord(option))
 	}
 	argv = append(argv, "--keep", "--keep-dir", beside)
-	if u.Pass == Device {
+	if u.Pass.MakesDeviceCode() {
 		argv = append(argv, "--no-compress") // internal/codeobject reads the code
+	}
+	if k, n := u.Pass.Shard(); n > 1 {
+		argv = append(argv, fmt.Sprintf("-DAITER_SHARD=%d", k))
 	}
 	if tc.gcc() { // as in hostCompile
 		argv = append(argv, "-fno-gnu-unique")

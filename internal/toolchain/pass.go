@@ -1,6 +1,7 @@
 package toolchain
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -19,6 +20,24 @@ const (
 	Device Pass = "device" // makes a code object for the target, for CUDA in a fatbin
 )
 
+// shardPass returns the device pass that compiles shard k of n, some of a unit's kernels: "device 2/7".
+func shardPass(k, n int) Pass { return Pass(fmt.Sprintf("%s %d/%d", Device, k, n)) }
+
+// Shard returns the number of the pass among the n device passes of a unit, from 1 on. n is 1 for a unit with one device pass, and 0 if
+// the pass makes no device code alone.
+func (p Pass) Shard() (k, n int) {
+	if p == Device {
+		return 1, 1
+	}
+	if _, err := fmt.Sscanf(string(p), string(Device)+" %d/%d", &k, &n); err != nil {
+		return 0, 0
+	}
+	return k, n
+}
+
+// MakesDeviceCode reports whether the pass makes device code alone.
+func (p Pass) MakesDeviceCode() bool { return strings.HasPrefix(string(p), string(Device)) }
+
 // minPassVersion is the first major version of Clang in which each unit has its own symbol for its device code: __hip_fatbin_ and a
 // hash of -cuid. In older versions all units of a library share one symbol, so that the linker cannot distinguish their
 // code.
@@ -26,6 +45,25 @@ const minPassVersion = 19
 
 // twoPasses is the flag of CUDA sources whose host code a C++ compiler takes: csrc/include/aiter/cuda_host.h.
 const twoPasses = "-DAITER_TWO_PASSES"
+
+// shardsFlag with a number is the flag of CUDA sources whose device code so many runs of nvcc compile: csrc/include/aiter/gpu/codegen.h.
+const shardsFlag = "-DAITER_SHARDS="
+
+// maxShards is the number of shards of a unit, at most.
+const maxShards = 64
+
+// shards returns the number of device passes that flags ask for.
+func shards(flags []string) int {
+	n := 1
+	for _, flag := range flags {
+		if text, ok := strings.CutPrefix(flag, shardsFlag); ok {
+			if given, err := strconv.Atoi(text); err == nil {
+				n = min(max(given, 1), maxShards)
+			}
+		}
+	}
+	return n
+}
 
 // Passes returns the passes in which a unit with these flags is compiled, the host's before the device's.
 func (tc *Toolchain) Passes(flags []string) []Pass {
@@ -39,7 +77,18 @@ func (tc *Toolchain) Passes(flags []string) []Pass {
 	if !divisible || slices.ContainsFunc(flags, controlsPasses) {
 		return []Pass{Whole}
 	}
-	return []Pass{Host, Device}
+	n := 1
+	if tc.Vendor == target.CUDA {
+		n = shards(flags)
+	}
+	if n == 1 {
+		return []Pass{Host, Device}
+	}
+	passes := []Pass{Host}
+	for k := 1; k <= n; k++ {
+		passes = append(passes, shardPass(k, n))
+	}
+	return passes
 }
 
 // controlsPasses reports whether a flag of a module controls passes, architectures or the form of device code.

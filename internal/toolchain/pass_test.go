@@ -30,11 +30,25 @@ func TestPasses(t *testing.T) {
 		{target.CUDA, "nvcc 12.4", nil, whole},
 		{target.CUDA, "nvcc 12.4", []string{"-O2", "-DAITER_TWO_PASSES"}, apart},
 		{target.CUDA, "nvcc 12.4", []string{"-DAITER_TWO_PASSES", "-rdc=true"}, whole},
+		{target.CUDA, "nvcc 12.4", []string{"-DAITER_TWO_PASSES", "-DAITER_SHARDS=2"}, []Pass{Host, "device 1/2", "device 2/2"}},
+		{target.CUDA, "nvcc 12.4", []string{"-DAITER_TWO_PASSES", "-DAITER_SHARDS=1"}, apart},
+		{target.CUDA, "nvcc 12.4", []string{"-DAITER_TWO_PASSES", "-DAITER_SHARDS=x"}, apart},
+		{target.CUDA, "nvcc 12.4", []string{"-DAITER_SHARDS=2"}, whole},
+		{target.HIP, "clang version 21.1.8", []string{"-DAITER_SHARDS=2"}, apart},
 		{target.CPU, "g++ 12", []string{"-DAITER_TWO_PASSES"}, whole},
 	} {
 		tc := &Toolchain{Vendor: c.vendor, VersionLine: c.version}
 		if got := tc.Passes(c.flags); !slices.Equal(got, c.want) {
 			t.Errorf("%s %q %q: passes %q, want %q", c.vendor, c.version, c.flags, got, c.want)
+		}
+	}
+}
+
+func TestShardOfPass(t *testing.T) {
+	for pass, want := range map[Pass][2]int{Whole: {}, Host: {}, Device: {1, 1}, "device 2/7": {2, 7}} {
+		k, n := pass.Shard()
+		if [2]int{k, n} != want || pass.MakesDeviceCode() != (n > 0) {
+			t.Errorf("%q: shard %d of %d, device code %t; want %d", pass, k, n, pass.MakesDeviceCode(), want)
 		}
 	}
 }

@@ -34,7 +34,8 @@ func queriesFor(v target.Vendor) queries {
 		q.verbose = []string{"-v", "-E", "-x", "hip", "--cuda-host-only", "-nogpulib", "-D__CLANG_HIP_RUNTIME_WRAPPER_H__", null, "-o", null}
 		q.dry = nil
 	case target.CUDA:
-		q.verbose = []string{"-x", "cu", "-E", "-Xcompiler", "-v", null, "-o", null}
+		// As above: the include guard of the header that nvcc includes in front of each source.
+		q.verbose = []string{"-x", "cu", "-E", "-D__CUDA_RUNTIME_H__", "-Xcompiler", "-v", null, "-o", null}
 		q.dry = []string{"-x", "c++", "-c", "-Xcompiler", "-###", null, "-o", object}
 		q.link = []string{"--dryrun", "-shared", "-cudart", "static", "-nodlink", object, "-o", library}
 		q.trial = []string{"-shared", "-Xcompiler", "-fPIC", "-cudart", "static", "-nodlink", "-x", "c++", null, "-o", library}

@@ -55,7 +55,7 @@ type record struct {
 }
 
 // commonQuery names the queries that do not depend on the target. Its number must change with the queries.
-const commonQuery = "common 5"
+const commonQuery = "common 6"
 
 // settled is the age of a folder's time from which the next change certainly sets another time.
 const settled = 2 * time.Second

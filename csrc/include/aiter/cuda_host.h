@@ -3,7 +3,7 @@
 // in the library. The build defines both (internal/codeobject).
 //
 // Device code is parsed here, and compiled nowhere: a kernel is a function without a body, whose address launches it. So kernels have
-// external linkage, and their bodies are inside `if constexpr (kDeviceCode)`.
+// external linkage, and their bodies are inside `if constexpr (AITER_KERNEL_CODE)`.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -39,10 +39,16 @@ struct Kernel {
   char* name;
 };
 
-// DeviceCode is what the build adds to a unit. arch is the target's compute capability: 900 for sm_90.
-struct DeviceCode {
+// Shard is the output of one run of nvcc.
+struct Shard {
   const void* fat_binary;
   const Kernel* kernels;
+  uint64_t count;
+};
+
+// DeviceCode is what the build adds to a unit. arch is the target's compute capability: 900 for sm_90.
+struct DeviceCode {
+  const Shard* shards;
   uint32_t count, arch;
 };
 
@@ -55,29 +61,38 @@ struct FatBinary {
   void* unused;
 };
 
-// Registration registers the unit's kernels while the library is loaded.
+#ifndef AITER_SHARDS
+#define AITER_SHARDS 1
+#endif
+
+// Registration registers the unit's kernels while the library is loaded. Each unit has its own: AITER_DEVICE_CODE and AITER_SHARDS differ.
+namespace {
 class Registration {
  public:
   Registration() {
-    const DeviceCode& code = AITER_DEVICE_CODE;
-    if (code.count == 0) return;
-    binary_.data = code.fat_binary;
-    handle_ = __cudaRegisterFatBinary(&binary_);
-    for (const Kernel* k = code.kernels; k < code.kernels + code.count; k++)
-      __cudaRegisterFunction(handle_, static_cast<const char*>(k->address), k->name, k->name, -1, nullptr, nullptr, nullptr, nullptr,
-                             nullptr);
-    __cudaRegisterFatBinaryEnd(handle_);
+    for (uint32_t i = 0; i < AITER_DEVICE_CODE.count; i++) add(AITER_DEVICE_CODE.shards[i], &binaries_[i], &handles_[i]);
   }
   ~Registration() {
-    if (handle_) __cudaUnregisterFatBinary(handle_);
+    for (void** handle : handles_)
+      if (handle) __cudaUnregisterFatBinary(handle);
   }
 
  private:
-  FatBinary binary_ = {0x466243b1, 1, nullptr, nullptr};
-  void** handle_ = nullptr;
+  static void add(const Shard& shard, FatBinary* binary, void*** handle) {
+    *binary = {0x466243b1, 1, shard.fat_binary, nullptr};
+    *handle = __cudaRegisterFatBinary(binary);
+    for (const Kernel* k = shard.kernels; k < shard.kernels + shard.count; k++)
+      __cudaRegisterFunction(*handle, static_cast<const char*>(k->address), k->name, k->name, -1, nullptr, nullptr, nullptr, nullptr,
+                             nullptr);
+    __cudaRegisterFatBinaryEnd(*handle);
+  }
+
+  FatBinary binaries_[AITER_SHARDS] = {};
+  void** handles_[AITER_SHARDS] = {};
 };
 
-static Registration registration;
+Registration registration;
+}  // namespace
 
 }  // namespace aiter::host_pass
 

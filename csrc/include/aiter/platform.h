@@ -20,7 +20,11 @@
 #include "cuda_host.h"
 #elif defined(__CUDACC__)
 #define AITER_CUDA 1
+#if defined(__VECTOR_TYPES_H__)
 #include <cuda_runtime.h>
+#else
+#include "cuda_device.h"  // -D__CUDA_RUNTIME_H__: without CUDA's device headers, which take half a second
+#endif
 #endif
 
 #ifndef AITER_HIP

@@ -61,7 +61,7 @@ template <class T, class W, int N> AITER_DEVICE void store_scaled(T* out, const 
 // kVectors vectors of each thread stay in registers; with kTwoPasses a row may have any number of vectors.
 template <class T, class W, int kVectors, bool kSmallTeam>
 __global__ void __launch_bounds__(kMaxBlock) rms_norm_vectorized_kernel(Problem p) {
-  if constexpr (kDeviceCode) {
+  if constexpr (AITER_KERNEL_CODE) {
     constexpr int N = kVecElems<T>, kKept = kVectors == kTwoPasses ? 1 : kVectors;
     using Threads = Team<kSmallTeam>;
     const int thread = Threads::thread(), team = Threads::size();
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(kMaxBlock) rms_norm_vectorized_kernel(Problem 
 
 // Any strides and alignments, element by element.
 template <class T, bool kSmallTeam> __global__ void __launch_bounds__(kMaxBlock) rms_norm_kernel(Problem p) {
-  if constexpr (kDeviceCode) {
+  if constexpr (AITER_KERNEL_CODE) {
     using Threads = Team<kSmallTeam>;
     int parity = 0;
     for (int64_t first = Threads::first(); first < p.rows.count; first += Threads::step(), parity ^= 1) {

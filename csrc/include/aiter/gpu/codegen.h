@@ -17,12 +17,31 @@
 
 namespace aiter {
 
-// kDeviceCode is true in a compiler's pass for the device. hipcc compiles every unit for the host too, where a kernel is
-// only its name: a large kernel body inside `if constexpr (kDeviceCode)` then costs no compile time.
+// kDeviceCode is true in a compiler's pass for the device.
 #if (AITER_HIP && !defined(__HIP_DEVICE_COMPILE__)) || defined(AITER_DEVICE_CODE)
 constexpr bool kDeviceCode = false;
 #else
 constexpr bool kDeviceCode = true;
+#endif
+
+// AITER_KERNEL_CODE tells in a kernel whether this run of the compiler compiles its body: `if constexpr (AITER_KERNEL_CODE)`. hipcc
+// compiles every unit for the host too, where a kernel is only its name. With -DAITER_SHARDS=n nvcc compiles the device code in n runs,
+// and a kernel has its body in one of them, its shard. The build drops the empty kernels of the others (internal/codeobject). A hash of
+// the name selects the shard, the same for all element types; AITER_SHARD_SEED is a number for which the shards take equally long.
+#if defined(AITER_SHARD)
+#define AITER_KERNEL_CODE (::aiter::shard_of(__PRETTY_FUNCTION__, AITER_SHARDS, AITER_SHARD_SEED) == AITER_SHARD)
+AITER_SHARED constexpr unsigned shard_of(const char* kernel, unsigned shards, unsigned seed) {
+  unsigned hash = 2166136261u ^ seed;  // FNV-1a
+  for (; *kernel; kernel++) {
+    if (kernel[0] == 'T' && kernel[1] == ' ' && kernel[2] == '=')
+      while (*kernel != ';' && *kernel != ']') kernel++;
+    hash = (hash ^ static_cast<unsigned char>(*kernel)) * 16777619u;
+  }
+  hash = (hash ^ hash >> 15) * 2246822519u;
+  return (hash ^ hash >> 13) % shards + 1;
+}
+#else
+#define AITER_KERNEL_CODE ::aiter::kDeviceCode
 #endif
 
 // kTensorCores is true in units for NVIDIA GPUs from sm_80 on, kHopper from sm_90 on, kWarpgroups for sm_90a: four warps multiply

@@ -111,7 +111,7 @@ template <int kSize> class TransposeTile {
 };
 
 template <int kSize> __global__ void __launch_bounds__(kTransposeThreads) aiter_transpose_kernel(TransposeParams a) {
-  if constexpr (kDeviceCode) {
+  if constexpr (AITER_KERNEL_CODE) {
     __shared__ uint32_t memory[kTransposeRows * kTransposeLine / 4] __attribute__((aligned(16)));
     static_assert(sizeof memory <= kMaxSharedBytes);
     using Tile = TransposeTile<kSize>;

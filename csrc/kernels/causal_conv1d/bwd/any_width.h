@@ -43,7 +43,7 @@ template <class T, class G> AITER_DEVICE float dx_at(const Backward& p, int64_t 
 // The gradients of X[from..to] of each row: dinitial_states below position 0, dx from there on.
 template <class T>
 __global__ void __launch_bounds__(kAnyWidthThreads) causal_conv1d_bwd_any_width_dx_kernel(BwdArg all, int64_t from, int64_t to) {
-  if constexpr (kDeviceCode) {
+  if constexpr (AITER_KERNEL_CODE) {
     const Backward& p = all.p;
     const int64_t row = to - from, total = p.batch * p.dim * row, step = int64_t(gridDim.x) * kAnyWidthThreads;
     for (int64_t n = int64_t(blockIdx.x) * kAnyWidthThreads + threadIdx.x; n < total; n += step) {
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kAnyWidthThreads) causal_conv1d_bwd_any_width_
 // A block computes one tap of dweight for a group of channels; with tap 0 also dbias.
 template <class T>
 __global__ void __launch_bounds__(kAnyWidthThreads) causal_conv1d_bwd_any_width_dweight_kernel(BwdArg all, int lane_bits) {
-  if constexpr (kDeviceCode) {
+  if constexpr (AITER_KERNEL_CODE) {
     __shared__ float shared[2][kAnyWidthThreads];
     static_assert(sizeof shared <= kMaxSharedBytes);
     const Backward& p = all.p;

@@ -23,7 +23,7 @@ constexpr int kReduceBits = 8, kReduceThreads = 1 << kReduceBits, kReduceBatch =
 // does not depend on the sums precedes pdl_wait.
 __global__ void __launch_bounds__(kReduceThreads)
 causal_conv1d_bwd_reduce_segments_kernel(BwdParams a, uint32_t blocks, FastDiv groups, int lane_bits) {
-  if constexpr (kDeviceCode) {
+  if constexpr (AITER_KERNEL_CODE) {
     __shared__ float shared[kReduceThreads];
     static_assert(sizeof shared <= kMaxSharedBytes);
     const int lanes = 1 << lane_bits, ranks = kReduceThreads >> lane_bits, stride = lanes > warp_size() ? lanes : warp_size();

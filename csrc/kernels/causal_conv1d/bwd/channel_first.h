@@ -336,7 +336,7 @@ constexpr int kChannelFirstBlocks = kMaxBlockThreads<kKind> == kChannelFirstThre
 template <class T, int W, RowKind kKind>
 __global__ void AITER_LAUNCH_BOUNDS(kMaxBlockThreads<kKind>, (kChannelFirstBlocks<T, W, kKind>))
     causal_conv1d_bwd_channel_first_kernel(BwdArg all) {
-  if constexpr (kDeviceCode) {
+  if constexpr (AITER_KERNEL_CODE) {
     AITER_DYNAMIC_SHARED(memory, (channel_first_shared_bytes<T, W>(kMaxBlockThreads<kKind>)));
     pdl_trigger();
     // Not gridDim: AMD reads it through a pointer, which would hold two scalar registers that gfx90a lacks.

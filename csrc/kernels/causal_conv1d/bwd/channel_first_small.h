@@ -80,7 +80,7 @@ struct SumTarget {
 
 template <class T, bool kPackedFilter>
 __global__ void AITER_LAUNCH_BOUNDS(kSmallFirstThreads, 1) causal_conv1d_bwd_small_channel_first_kernel(SmallRowsParams a) {
-  if constexpr (kDeviceCode) {
+  if constexpr (AITER_KERNEL_CODE) {
     using V = SmallRowTile<T, kPackedFilter>;
     constexpr int W = V::W, H = V::H, R = V::R, N = W + 1, kMaxWarps = kSmallFirstThreads / 32;
     struct WarpEdge {  // for the other threads: its sums, and g of its first positions

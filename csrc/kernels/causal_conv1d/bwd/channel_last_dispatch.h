@@ -25,7 +25,7 @@ template <class T, int W, int N, bool kMasked, bool kUnaligned> AITER_SHARED con
 
 template <class T, int W, int N, bool kMasked, bool kUnaligned>
 __global__ void AITER_LAUNCH_BOUNDS(kChannelLastThreads, (kChannelLastBlocks<T, W, N>)) causal_conv1d_bwd_channel_last_kernel(BwdArg all) {
-  if constexpr (kDeviceCode) {
+  if constexpr (AITER_KERNEL_CODE) {
     AITER_DYNAMIC_SHARED(memory, (channel_last_shared_bytes<T, W, N, kMasked, kUnaligned>()));
     auto* shared = reinterpret_cast<ChannelValues<N>*>(memory);
     pdl_trigger();

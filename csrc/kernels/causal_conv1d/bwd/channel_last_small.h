@@ -151,7 +151,7 @@ constexpr int kMaxSmallChannelBytes = 64;
 
 template <class T, int N, bool kPackedFilter>
 __global__ void AITER_LAUNCH_BOUNDS(kSmallLastThreads, (N < 4 ? 2 : 1)) causal_conv1d_bwd_small_channel_last_kernel(BwdParams a) {
-  if constexpr (kDeviceCode) {
+  if constexpr (AITER_KERNEL_CODE) {
     constexpr int W = kSmallTaps, H = W - 1;
     AITER_DYNAMIC_SHARED(memory, (small_shared_bytes<N>(kMaxSmallChannelBytes / int(N * sizeof(T)), kMaxCluster, kSmallLastThreads)));
     const int lanes = 1 << a.lane_bits, rank = int(threadIdx.x) >> a.lane_bits;

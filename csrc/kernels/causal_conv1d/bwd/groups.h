@@ -15,7 +15,7 @@ constexpr int kMaxTapBits = 5;
 // from is the gradients of channels, `channels` in a group; blocks: of all groups.
 __global__ void __launch_bounds__(kGroupThreads)
 causal_conv1d_bwd_sum_groups_kernel(const float* from, Array2 dweight, int64_t channels, int64_t width, int64_t blocks, int lane_bits) {
-  if constexpr (kDeviceCode) {
+  if constexpr (AITER_KERNEL_CODE) {
     __shared__ float shared[kGroupThreads];
     static_assert(sizeof shared <= kMaxSharedBytes);
     const int self = int(threadIdx.x), lanes = 1 << lane_bits;

@@ -158,7 +158,7 @@ constexpr int kMaskThreads = 256;
 // A row has `pitch` vectors, the first of them `before` vectors before the row.
 template <class MaskV> __global__ void __launch_bounds__(kMaskThreads)
 causal_conv1d_bwd_mask_kernel(Backward p, int64_t pitch, int before, uint32_t* out) {
-  if constexpr (kDeviceCode) {
+  if constexpr (AITER_KERNEL_CODE) {
     pdl_trigger();
     const int64_t total = p.batch * pitch, step = int64_t(gridDim.x) * kMaskThreads;
     for (int64_t n = int64_t(blockIdx.x) * kMaskThreads + threadIdx.x; n < total; n += step) {

@@ -301,7 +301,7 @@ template <bool kDense, int kBlocks> constexpr int kWideBlocks = !kDense ? 5 : kB
 template <class T, bool kDense, int kBlocks, bool kWhole>
 __global__ void AITER_LAUNCH_BOUNDS(kWideThreads, (kWideBlocks<kDense, kBlocks>))
     causal_conv1d_bwd_wide_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams> a) {
-  if constexpr (kDeviceCode) {
+  if constexpr (AITER_KERNEL_CODE) {
     using E = wide::WideEngine<T>;
     extern __shared__ SharedLine shared[];
     const int lane = int(threadIdx.x) & (E::kLanes - 1), warp = int(threadIdx.x) / E::kLanes;

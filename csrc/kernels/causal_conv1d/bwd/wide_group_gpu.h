@@ -246,8 +246,10 @@ template <class T, int kTaps, bool kSilu>
 __global__ void AITER_LAUNCH_BOUNDS(wide::kGroupThreads, (kGroupGradBlocks<kTaps>))
     causal_conv1d_bwd_wide_group_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams> a) {
 #if AITER_WGMMA
-  extern __shared__ __align__(1024) char lines[];
-  WideGroupBackward<T, kTaps, kSilu>(a, lines).run(a.first_item + blockIdx.x, a.work_items, gridDim.x);
+  if constexpr (AITER_KERNEL_CODE) {
+    extern __shared__ __align__(1024) char lines[];
+    WideGroupBackward<T, kTaps, kSilu>(a, lines).run(a.first_item + blockIdx.x, a.work_items, gridDim.x);
+  }
 #endif
 }
 

@@ -23,7 +23,7 @@ struct SharedFilters {
 
 // T is the type of a word. It makes the kernel a template, which several units may define.
 template <class T> __global__ void __launch_bounds__(kGroupThreads) causal_conv1d_expand_weight_kernel(SharedFilters a) {
-  if constexpr (kDeviceCode) {
+  if constexpr (AITER_KERNEL_CODE) {
     const uint32_t group = blockIdx.x >> a.part_bits;
     const uint32_t thread = (blockIdx.x << kGroupBits | threadIdx.x) & ((kGroupThreads << a.part_bits) - 1);  // of the group
     const int64_t step = int64_t(kGroupThreads) << a.part_bits >> a.lane_bits;

@@ -12,7 +12,7 @@ template <class T, int W, int C, class Mask>
 __global__ void __launch_bounds__(kThreads, (kChannelLastBlocks<W, C, Mask>))
     causal_conv1d_fwd_channel_last_kernel(ConvParams a, KernelParam<Mask, ConvParams> source) {
   const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-  if constexpr (kDeviceCode)
+  if constexpr (AITER_KERNEL_CODE)
     if (i < a.total) run_channel_last<T, W, C>(a, source, i);
 }
 

@@ -23,7 +23,7 @@ namespace aiter::conv1d::fwd {
 
 // Copies the final states of rows without positions: a thread a row.
 template <class T> __global__ void __launch_bounds__(kThreads) causal_conv1d_fwd_states_kernel(Forward p) {
-  if constexpr (kDeviceCode) {
+  if constexpr (AITER_KERNEL_CODE) {
     for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < p.batch * p.dim; i += int64_t(gridDim.x) * kThreads) {
       const DivMod row = divmod(i, p.dim);
       final_states<T>(p, row.quotient, row.remainder);
@@ -60,7 +60,7 @@ template <class T> Attempt try_launch_vectorized(const ConvParams& rows, const F
 template <class T, int W, bool kShifts>
 __global__ void __launch_bounds__(kThreads, (kChannelFirstBlocks<T, W, kShifts>)) causal_conv1d_fwd_channel_first_kernel(ConvParams a) {
   const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-  if constexpr (kDeviceCode)
+  if constexpr (AITER_KERNEL_CODE)
     if (i < a.total) run_channel_first<Filter<T, W, 1, FilterKind::kStrided>>(RaggedTile<T, W, kShifts>(a, i), a, a.silu, NoMask());
 }
 

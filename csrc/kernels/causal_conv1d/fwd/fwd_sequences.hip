@@ -20,7 +20,7 @@ template <class T, int W>
 __global__ void __launch_bounds__(kThreads, (kMultirowBlocks<W>))
     causal_conv1d_multirow_kernel(KernelParam<ConvParams> a, KernelParam<MaskSource, ConvParams> source) {
   const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-  if constexpr (kDeviceCode)
+  if constexpr (AITER_KERNEL_CODE)
     if (i < a.total) run_multirow<T, W>(a, source, i);
 }
 

@@ -68,7 +68,7 @@ template <class T, int W, FilterKind kKind, class Policy>
 __global__ void __launch_bounds__(kThreads, (kVectorizedFirstBlocks<T, W, Policy>))
     causal_conv1d_fwd_vectorized_channel_first_kernel(VectorizedParams a, Policy policy) {
   const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-  if constexpr (kDeviceCode) {
+  if constexpr (AITER_KERNEL_CODE) {
     if (i >= a.total) return;
     const AlignedTile<T, W> tile(a, i);
     if (tile.exists(0)) run_channel_first<Filter<T, W, 1, kKind>>(tile, a.filter(), a.silu, policy);

@@ -221,7 +221,7 @@ template <class T, int W, int C, int S, FilterKind kKind, class Alignment, class
 __global__ void __launch_bounds__(kThreads, (kStripBlocks<T, W, C, kKind, Alignment>))
     causal_conv1d_fwd_vectorized_channel_last_kernel(VectorizedParams a, Alignment alignment, Policy policy) {
   const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-  if constexpr (kDeviceCode)
+  if constexpr (AITER_KERNEL_CODE)
     if (i < a.total) run_strip<T, W, C, S, kKind>(a, alignment, policy, i);
 }
 

@@ -29,7 +29,7 @@ template <class T> bool mask_kernel_pays(const Forward& p) {
 template <int W, int N>
 __global__ void __launch_bounds__(kMaskThreads)
 causal_conv1d_fwd_mask_words_kernel(MaskSource source, FastDiv units, uint32_t total, int64_t seqlen, int width, SeqMask<W, N>* masks) {
-  if constexpr (kDeviceCode) {
+  if constexpr (AITER_KERNEL_CODE) {
     pdl_trigger();
     const uint32_t i = blockIdx.x * kMaskThreads + threadIdx.x, b = units.quotient(i);
     if (i >= total) return;

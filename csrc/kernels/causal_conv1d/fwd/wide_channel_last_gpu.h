@@ -156,7 +156,7 @@ template <class T, class E, class RowSet> class WideBlock {
 template <class T, class RowSet>
 __global__ void AITER_LAUNCH_BOUNDS(kTransposeWarps * wide::WideEngine<T>::kLanes, 4)
     causal_conv1d_wide_channel_last_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams<RowSet>> a) {
-  if constexpr (kDeviceCode) {
+  if constexpr (AITER_KERNEL_CODE) {
     extern __shared__ SharedLine shared[];
     const uint32_t n = blockIdx.x * a.launch.each, end = n + a.launch.each;
     WideBlock<T, wide::WideEngine<T>, RowSet>(a, reinterpret_cast<char*>(shared)).run(n, end < a.launch.items ? end : a.launch.items);

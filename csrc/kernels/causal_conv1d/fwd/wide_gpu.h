@@ -175,7 +175,7 @@ template <class T, bool kDense> constexpr int kWideBlocks = sizeof(T) == 4 ? 3 +
 template <class T, class RowSet, bool kDense>
 __global__ void AITER_LAUNCH_BOUNDS(4 * wide::WideEngine<T>::kLanes, (kWideBlocks<T, kDense>))
     causal_conv1d_wide_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams<RowSet>> a) {
-  if constexpr (kDeviceCode) {
+  if constexpr (AITER_KERNEL_CODE) {
     using E = wide::WideEngine<T>;
     extern __shared__ SharedLine shared[];
     const int lane = int(threadIdx.x) & (E::kLanes - 1), warp = int(threadIdx.x) / E::kLanes;

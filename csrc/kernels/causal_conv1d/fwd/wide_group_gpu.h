@@ -133,10 +133,12 @@ template <class T, class RowSet, int kRows>
 __global__ void AITER_LAUNCH_BOUNDS(wide::kGroupThreads, kGroupBlocks<kRows>)
     causal_conv1d_wide_group_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams<RowSet>> a) {
 #if AITER_WGMMA
-  extern __shared__ __align__(1024) char lines[];
-  const uint32_t d = a.launch.batch.quotient(blockIdx.x), span = (blockIdx.x - d * a.launch.batch.divisor) * a.launch.each,
-      end = span + a.launch.each;
-  WideGroup<T, RowSet, kRows>(a, lines).run(d, span, end < a.launch.items ? end : a.launch.items);
+  if constexpr (AITER_KERNEL_CODE) {
+    extern __shared__ __align__(1024) char lines[];
+    const uint32_t d = a.launch.batch.quotient(blockIdx.x), span = (blockIdx.x - d * a.launch.batch.divisor) * a.launch.each,
+        end = span + a.launch.each;
+    WideGroup<T, RowSet, kRows>(a, lines).run(d, span, end < a.launch.items ? end : a.launch.items);
+  }
 #endif
 }
 

@@ -298,10 +298,12 @@ template <class T, class RowSet, int kVectors>
 __global__ void AITER_LAUNCH_BOUNDS(kStagedWarps * 32, 1)
     causal_conv1d_wide_staged_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams<RowSet>> a) {
 #if AITER_ASYNC_COPY
-  extern __shared__ SharedLine shared[];
-  const uint32_t n = blockIdx.x * a.launch.each, end = n + a.launch.each;
-  StagedBlock<T, wide::WideEngine<T>, RowSet, kVectors>(a, reinterpret_cast<char*>(shared))
-      .run(n, end < a.launch.items ? end : a.launch.items);
+  if constexpr (AITER_KERNEL_CODE) {
+    extern __shared__ SharedLine shared[];
+    const uint32_t n = blockIdx.x * a.launch.each, end = n + a.launch.each;
+    StagedBlock<T, wide::WideEngine<T>, RowSet, kVectors>(a, reinterpret_cast<char*>(shared))
+        .run(n, end < a.launch.items ? end : a.launch.items);
+  }
 #else
   (void)a;
 #endif

@@ -317,10 +317,12 @@ template <class T, class RowSet>
 __global__ void AITER_LAUNCH_BOUNDS(kTransposedWarps * 32, kTransposedBlocks)
     causal_conv1d_wide_transposed_kernel(const AITER_GRID_CONSTANT KernelParam<WideParams<RowSet>> a) {
 #if AITER_CUDA && __CUDA_ARCH__ >= 900
-  extern __shared__ __align__(1024) char lines[];
-  const uint32_t part = a.launch.batch.quotient(blockIdx.x), group = blockIdx.x - part * a.launch.batch.divisor;
-  const auto item = [&](uint32_t n) { return uint32_t(uint64_t(a.launch.items) * n / a.launch.each); };
-  TransposedBlock<T, RowSet>(a, lines, group).run(item(part), item(part + 1), part % 2);
+  if constexpr (AITER_KERNEL_CODE) {
+    extern __shared__ __align__(1024) char lines[];
+    const uint32_t part = a.launch.batch.quotient(blockIdx.x), group = blockIdx.x - part * a.launch.batch.divisor;
+    const auto item = [&](uint32_t n) { return uint32_t(uint64_t(a.launch.items) * n / a.launch.each); };
+    TransposedBlock<T, RowSet>(a, lines, group).run(item(part), item(part + 1), part % 2);
+  }
 #else
   (void)a;
 #endif

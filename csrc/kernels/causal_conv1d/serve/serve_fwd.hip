@@ -48,7 +48,7 @@ template <class T, int W> AITER_DEVICE void run_window(const Prefill& p, const S
 // W: the taps that registers have room for; 0: none.
 template <class T, int W> __global__ void AITER_LAUNCH_BOUNDS(kThreads, 4)
 causal_conv1d_serve_fwd_heads_kernel(KernelParam<Prefill> p, FastDiv groups, int64_t batch0, uint32_t group0) {
-  if constexpr (kDeviceCode) {
+  if constexpr (AITER_KERNEL_CODE) {
     const uint32_t i = group0 + blockIdx.x, row = groups.quotient(i);
     const int64_t b = batch0 + row, d = int64_t(i - row * groups.divisor) * blockDim.x + threadIdx.x;
     const ServedSequence r = p.sequence(b);
@@ -61,7 +61,7 @@ causal_conv1d_serve_fwd_heads_kernel(KernelParam<Prefill> p, FastDiv groups, int
 
 template <class T> __global__ void __launch_bounds__(kThreads)
 causal_conv1d_serve_fwd_rows_kernel(KernelParam<Prefill> p, T* starts, T* slots) {
-  if constexpr (kDeviceCode) {
+  if constexpr (AITER_KERNEL_CODE) {
     const int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
     if (i <= p.batch) starts[i] = row_start(p, i);
     if (i < p.batch) slots[i] = row_slot(p, i);
@@ -72,7 +72,7 @@ causal_conv1d_serve_fwd_rows_kernel(KernelParam<Prefill> p, T* starts, T* slots)
 template <class U> __global__ void __launch_bounds__(kThreads)
 causal_conv1d_serve_fwd_copy_kernel(const U* from, int64_t row, int64_t step, U* to, int64_t pitch, int64_t inner, int64_t parts,
                                     int64_t first) {
-  if constexpr (kDeviceCode) {
+  if constexpr (AITER_KERNEL_CODE) {
     const DivMod at = divmod(first + blockIdx.x, parts);
     int64_t j = at.remainder * kThreads * kCopies + threadIdx.x;
     for (int k = 0; k < kCopies && j < inner; k++, j += kThreads) to[at.quotient * pitch + j] = from[at.quotient * row + j * step];

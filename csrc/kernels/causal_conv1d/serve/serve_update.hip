@@ -28,7 +28,7 @@ template <class T, int W> AITER_DEVICE void run_tokens(const KernelParam<Served>
 // W: the taps that registers have room for; 0: none.
 template <class T, int W> __global__ void AITER_LAUNCH_BOUNDS(256, 4)
 causal_conv1d_serve_update_kernel(KernelParam<Served> p, FastDiv groups, int64_t batch0, uint32_t group0) {
-  if constexpr (kDeviceCode) {
+  if constexpr (AITER_KERNEL_CODE) {
     const uint32_t i = group0 + blockIdx.x, row = groups.quotient(i);
     const int64_t b = batch0 + row, d = int64_t(i - row * groups.divisor) * blockDim.x + threadIdx.x;
     if (d >= p.dim) return;

@@ -330,7 +330,7 @@ constexpr int kTokenBlocks = AITER_HIP                      ? 2
 template <class T, int W, int C, TokenForm kForm, bool kOrdered>
 __global__ void __launch_bounds__(kTokenThreads, (kTokenBlocks<T, W, C, kForm>))
 causal_conv1d_serve_tokens_kernel(KernelParam<Served> p, FastDiv chunks) {
-  if constexpr (kDeviceCode) {
+  if constexpr (AITER_KERNEL_CODE) {
     const uint32_t sequence = chunks.quotient(blockIdx.x);
     const int place = int((blockIdx.x - sequence * chunks.divisor) * kTokenThreads + threadIdx.x) * C;
     int64_t b = sequence;

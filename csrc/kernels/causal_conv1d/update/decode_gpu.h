@@ -151,7 +151,7 @@ template <int S, int C> constexpr int kDecodeBlocks = AITER_HIP ? 4 : C > 1 ? 10
 
 template <class T, class TW, int S, int C, bool kValuesAdjacent>
 __global__ void __launch_bounds__(kDecodeThreads, (kDecodeBlocks<S, C>)) causal_conv1d_decode_kernel(DecodeParams a) {
-  if constexpr (kDeviceCode) {
+  if constexpr (AITER_KERNEL_CODE) {
     pdl_trigger();
     pdl_wait();
     const uint32_t row = a.chunks.quotient(blockIdx.x);

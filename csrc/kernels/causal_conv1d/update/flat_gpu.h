@@ -262,7 +262,7 @@ AITER_DEVICE void run_flat(const KernelParam<Stateful>& a, const FlatPlan& plan,
 
 template <class T> __global__ void AITER_LAUNCH_BOUNDS(kFlatThreads, kFlatResident<T>)
 causal_conv1d_update_flat_kernel(KernelParam<Stateful> p, KernelParam<FlatPlan, KernelParam<Stateful>> a) {
-  if constexpr (kDeviceCode) {
+  if constexpr (AITER_KERNEL_CODE) {
     __shared__ FlatShared shared;
     const FlatPlan& plan = reload_kernarg(a);
     const uint32_t number = plan.tile0 + blockIdx.x, group = plan.tiles.quotient(number);

@@ -143,7 +143,7 @@ template <class T> class Team {
 
 template <class T> __global__ void AITER_LAUNCH_BOUNDS(kTeamThreads, 8)
 causal_conv1d_update_team_kernel(KernelParam<Stateful> p, TeamPlan plan) {
-  if constexpr (kDeviceCode) {
+  if constexpr (AITER_KERNEL_CODE) {
     __shared__ float shared[kTeamThreads];
     const uint32_t number = plan.tile0 + blockIdx.x, row = plan.tiles.quotient(number);
     const int64_t b = plan.batch0 + row;

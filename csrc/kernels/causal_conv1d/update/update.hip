@@ -31,7 +31,7 @@ template <int W> constexpr int kUpdateBlocks = W == 0 ? 6 : 5;
 
 template <class T, int W> __global__ void AITER_LAUNCH_BOUNDS(256, kUpdateBlocks<W>)
 causal_conv1d_update_kernel(KernelParam<Stateful> p, FastDiv groups, int64_t batch0, uint32_t group0) {
-  if constexpr (kDeviceCode) {
+  if constexpr (AITER_KERNEL_CODE) {
     const uint32_t i = group0 + blockIdx.x, row = groups.quotient(i);
     const int64_t b = batch0 + row, d = int64_t(i - row * groups.divisor) * blockDim.x + threadIdx.x;
     const Sequence s = p.sequence(b);

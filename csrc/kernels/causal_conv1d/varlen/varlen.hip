@@ -22,7 +22,7 @@ namespace aiter::conv1d::varlen {
 template <class T>
 __global__ void AITER_LAUNCH_BOUNDS(kThreads, 10) causal_conv1d_varlen_heads_kernel(KernelParam<Stateful> p, int64_t first,
     int64_t groups) {
-  if constexpr (kDeviceCode) {
+  if constexpr (AITER_KERNEL_CODE) {
     const DivMod at = divmod(first + blockIdx.x, groups);
     if (!p.sequence(at.quotient).live) return;
     const int64_t d = at.remainder * blockDim.x + threadIdx.x;

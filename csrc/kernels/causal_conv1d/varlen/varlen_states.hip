@@ -17,7 +17,7 @@ constexpr int kThreads = 256;        // of a block
 
 template <class U>
 __global__ void __launch_bounds__(kThreads) causal_conv1d_varlen_states_kernel(TailStates p, int64_t runs) {
-  if constexpr (kDeviceCode) {
+  if constexpr (AITER_KERNEL_CODE) {
     const int64_t total = p.batch * p.dim * runs, step = int64_t(gridDim.x) * blockDim.x;
     for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < total; i += step) {
       const DivMod inner = divmod(i, p.dim), outer = divmod(inner.quotient, runs);

@@ -21,7 +21,7 @@ AITER_DEVICE int32_t row_reach(const Problem& p, int64_t b, int64_t t, int32_t m
 // Computes the reach of all positions: p.reach(b, t, most) returns it, up to most.
 template <class RowSet>
 __global__ void __launch_bounds__(256) causal_conv1d_reach_kernel(KernelParam<RowSet> p, int32_t most, int32_t* reach) {
-  if constexpr (kDeviceCode) {
+  if constexpr (AITER_KERNEL_CODE) {
     const int64_t total = p.rows() * p.seqlen;
     for (int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x; i < total; i += int64_t(gridDim.x) * 256) {
       const DivMod at = divmod(i, p.seqlen);
