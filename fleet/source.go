@@ -259,6 +259,7 @@ func (s *source) take(ctx context.Context, set *verified, want jit.Request) (*ca
 	if err := s.store.PublishPulled(stage, "set", name, data); err != nil {
 		return nil, err
 	}
+	_ = s.store.Forget(cache.Failure, s.faultKey()) // of another process; the registry works again
 	d, _, err := s.store.OpenPulled(name)
 	return d, err
 }

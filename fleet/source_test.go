@@ -3,6 +3,7 @@ package fleet
 import (
 	"errors"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -97,6 +98,32 @@ func TestPull(t *testing.T) {
 				t.Errorf("%+v %v, want 2 pulls without a fault", s, err)
 			}
 		})
+	}
+}
+
+// TestSuspensionEnds pulls by hand within a minute after a fault. Then programs pull too.
+func TestSuspensionEnds(t *testing.T) {
+	f, p := prebuilt(t), newProxy(t, startRegistry(t).Host)
+	private, public := newKeys(t)
+	ref := p.Host + "/aiter/kernels:v1"
+	push(t, ref, withGPU(t, f, []byte("code")), private)
+	n := newNode(t, f, "oci://"+ref, public)
+	n.env["AITER_NO_COMPILE"] = "1"
+	p.set(status(http.StatusForbidden))
+	if _, _, _, err := n.start(); err == nil {
+		t.Fatal("no fault")
+	}
+	p.set(nil)
+	_, _, _, err := n.start()
+	var pull *jit.PullError
+	if !errors.As(err, &pull) || pull.Cause != jit.PullSuspended {
+		t.Errorf("%v, want %s", err, jit.PullSuspended)
+	}
+	if _, err := Warm(t.Context(), parse(t, ref), openCache(t, n.cache), []string{"gfx942"}, Options{Keys: public}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, _, err := n.start(); err != nil {
+		t.Errorf("after a pull by hand: %v", err)
 	}
 }
 
