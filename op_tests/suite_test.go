@@ -24,6 +24,7 @@ var (
 		"also test offsets beyond 2^32 elements on a GPU: needs 45 GB of its memory and 60 GB of the host's")
 	noGuardFlag = flag.Bool("no-guard", false, "end each storage with its tensor's last block: for compute-sanitizer")
 	hostFlag    = flag.Bool("host", false, "call with tensors in host memory (CallHost)")
+	pinnedFlag  = flag.Bool("pinned", false, "with -host: the tensors are in pinned memory")
 	pieceFlag   = flag.Int64("piece", 4096, "bytes of a piece of such a call")
 	deviceFlag  = flag.String("device", "cpu", "where to run: cpu, cuda:0, rocm:0")
 )

@@ -47,6 +47,13 @@ func open(t *testing.T) target {
 			}
 			return found.CallHost(t.Context(), dev, args...)
 		}
+		if *pinnedFlag {
+			drv, err := reg.Devices().Driver(dev.Type)
+			if err != nil {
+				t.Fatal(err)
+			}
+			run.Device = optests.Pinned(drv)
+		}
 	} else if !dev.IsHost() {
 		run.Device = remote{reg.Devices(), dev}
 	}
