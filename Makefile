@@ -24,7 +24,7 @@ space := $() $()
 KERNEL_TESTS := TestCallInPieces TestCPULevels TestEdges TestLargeSequences TestLongRows TestMachineCode TestMatrixBuilds \
 	TestRMSNormLongRows TestRunningProducts TestServingLarge TestWide TestWidths
 
-.PHONY: help build release demo test test-race test-kernels test-sanitize test-bookworm lint fuzz bench bench-cold rocm rocm-bookworm python cuda browser aarch64 registry clean
+.PHONY: help build release demo test test-race test-kernels test-sanitize test-bookworm lint fuzz bench bench-cold rocm rocm-bookworm python cuda browser aarch64 registry executor clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -98,6 +98,9 @@ registry: ## install a registry, crane and cosign in .toolchain/fleet/bin for th
 	for tool in github.com/distribution/distribution/v3/cmd/registry@v3.1.2 github.com/google/go-containerregistry/cmd/crane@v0.22.1 \
 		github.com/sigstore/cosign/v3/cmd/cosign@v3.1.3; do name=$${tool##*/}; \
 		test -x $(FLEET)/$${name%@*} || GOBIN=$(FLEET) go install -trimpath -ldflags='-s -w' $$tool || exit 1; done
+
+executor: ## install buildbox-casd, a server of the Remote Execution API, for the tests of build farms (as root)
+	scripts/executor-root.sh
 
 clean: ## remove bin/, but not the installed toolchains
 	rm -rf bin

@@ -55,6 +55,7 @@ var layers = map[string][]string{
 	"registry": {"device", "internal/ffi", "jit", "internal/cache", "internal/opconfig", "internal/settings",
 		"jit/schema", "jit/target", "internal/watch", "internal/verify", "internal/hostcall", "internal/tuning", "tensor", "trace"},
 	"fleet":                 {"jit", "internal/cache", "internal/settings", "jit/target"},
+	"buildfarm":             {"jit", "internal/settings"},
 	"causalconv1d":          {"registry", "tensor"},
 	"metrics":               {"jit", "internal/cache", "device"},
 	"otelaiter":             {"jit", "registry"},
@@ -66,9 +67,9 @@ var layers = map[string][]string{
 	"internal/report":       {},
 	"internal/profile":      {"internal/report", "trace"},
 	"cmd/aiterctl":          {"aitercmd"},
-	"aitercmd": {"device", "fleet", "jit", "internal/cache", "internal/codeobject", "internal/opconfig", "internal/shell", "internal/slots",
-		"internal/sys", "jit/schema", "jit/target", "internal/toolchain", "internal/watch", "op_tests", "internal/perf", "internal/profile",
-		"internal/report", "internal/settings", "internal/spelling", "internal/term", "registry", "tensor", "tensor/npy",
+	"aitercmd": {"buildfarm", "device", "fleet", "jit", "internal/cache", "internal/codeobject", "internal/opconfig", "internal/shell",
+		"internal/slots", "internal/sys", "jit/schema", "jit/target", "internal/toolchain", "internal/watch", "op_tests", "internal/perf",
+		"internal/profile", "internal/report", "internal/settings", "internal/spelling", "internal/term", "registry", "tensor", "tensor/npy",
 		"tensor/safetensors", "trace", "internal/tuning"},
 }
 
@@ -86,6 +87,10 @@ var owners = map[string][]string{
 	"github.com/prometheus/client_golang":   {"metrics", "examples/service"},
 	"go.opentelemetry.io/otel":              {"otelaiter"},
 	"oras.land/oras-go/v2":                  {"fleet"},
+	"google.golang.org/grpc":                {"buildfarm"},
+	"google.golang.org/genproto":            {"buildfarm"},
+	"github.com/bazelbuild/remote-apis":     {"buildfarm"},
+	"cloud.google.com/go/longrunning":       {"buildfarm"},
 	"github.com/opencontainers":             {"fleet"},
 }
 

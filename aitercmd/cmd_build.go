@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aiter-go/aiter/buildfarm"
 	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/settings"
 	"github.com/aiter-go/aiter/jit"
@@ -33,13 +34,17 @@ The command also builds the support library, which all modules call.
 be moved, copied, mounted read-only and owned by any user; AITER_JIT_PATH names it.
 Machines without a compiler can use it while their configuration and sources are
 identical to those of the build. A build into a folder with other modules or targets
-keeps them.`
+keeps them.
+
+--executor ADDRESS runs compilers and linkers on a build farm, a server of the Bazel
+Remote Execution API. What the farm cannot do is compiled here.`
 
 const buildExample = `  aiterctl build module_causal_conv1d
   aiterctl build --all --arch gfx90a,gfx942,gfx950,cpu -j 8
   aiterctl build --all --arch native --json
   aiterctl build --op causal_conv1d_fwd --dtype bfloat16 --axis width=4 --arch gfx942
   aiterctl build --all --arch gfx942,gfx950 --output /opt/aiter
+  aiterctl build --all --arch gfx942 --executor grpcs://farm.example:8980
   aiterctl build --all --dry-run --compile-commands compile_commands.json`
 
 // buildFlags are the flags of build and watch.
@@ -89,9 +94,11 @@ func checkPositive(cmd *cobra.Command, flag string, value time.Duration, example
 
 // openManager opens the manager that builds with these flags.
 func (f *buildFlags) openManager(ctx context.Context, a *app, rebuild bool, observer jit.Observer) (*jit.Manager, error) {
-	return a.openManager(ctx, func(s *settings.Settings) {
-		s.Jobs, s.Rebuild, s.Timeout, s.LockTimeout, s.Observer = f.jobs, rebuild, f.timeout, f.wait, observer
-	})
+	return a.openManager(ctx, func(s *settings.Settings) { f.set(s, rebuild, observer) })
+}
+
+func (f *buildFlags) set(s *settings.Settings, rebuild bool, observer jit.Observer) {
+	s.Jobs, s.Rebuild, s.Timeout, s.LockTimeout, s.Observer = f.jobs, rebuild, f.timeout, f.wait, observer
 }
 
 // requests returns the part requests for the targets.
@@ -104,6 +111,7 @@ type buildCommandFlags struct {
 	buildFlags
 	force, dryRun           bool
 	compileCommands, output string
+	executor                string // address of a build farm
 }
 
 func newBuild(a *app) *cobra.Command {
@@ -128,6 +136,8 @@ func newBuild(a *app) *cobra.Command {
 	fl.BoolVar(&f.dryRun, "dry-run", false, "print the units that would be compiled, and the commands; build nothing")
 	fl.StringVar(&f.compileCommands, "compile-commands", "", "write a compilation database for editors to `FILE`")
 	fl.StringVar(&f.output, "output", "", "write the modules to a prebuilt cache in `DIR`, for AITER_JIT_PATH on machines without a compiler")
+	fl.StringVar(&f.executor, "executor", "",
+		"compile on the build farm at `ADDRESS`: grpcs://HOST:PORT/INSTANCE (default $AITER_JIT_EXECUTOR)")
 	return cmd
 }
 
@@ -136,6 +146,8 @@ func (f *buildCommandFlags) check(cmd *cobra.Command, names []string) error {
 	switch {
 	case cmd.Flags().Changed("output") && f.output == "":
 		return usagef("--output is empty: expected a folder; if a variable names it, the variable is not set")
+	case cmd.Flags().Changed("executor") && f.executor == "":
+		return usagef("--executor is empty: expected an address; if a variable names it, the variable is not set")
 	case f.output != "" && f.dryRun:
 		return usagef("--output and --dry-run exclude each other")
 	}
@@ -151,7 +163,10 @@ func (a *app) build(ctx context.Context, f *buildCommandFlags, names []string) e
 	}
 	p := a.newProgress()
 	defer p.close()
-	m, err := f.openManager(ctx, a, f.force, p)
+	m, err := a.openManager(ctx, func(s *settings.Settings) {
+		f.set(s, f.force, p)
+		s.Executor, s.ExecutorAddress = buildfarm.Open, f.executor
+	})
 	if err != nil {
 		return err
 	}

@@ -79,6 +79,7 @@ func (a *app) cacheStats() error {
 	}
 	a.printCounts(s)
 	a.printPulls(s)
+	a.printExecutions(s)
 	_, err = fmt.Fprintf(a.out, "\n%s: %s%s in %s and %s, %.1f s of compiling; %s, %s\n",
 		s.Path, formatSize(s.Bytes), ofLimit(s.Limits), plural(len(s.Artifacts), "artifact"), plural(s.Objects, "object"), s.Seconds,
 		plural(s.Corrupt, "corrupt file"), plural(s.Unfinished, "unfinished file"))
@@ -118,6 +119,19 @@ func (a *app) printShares(s cache.Stats) error {
 		}
 	}
 	return a.table(rows)
+}
+
+// printExecutions prints the actions that went to a build farm, and the causes of those that ran here.
+func (a *app) printExecutions(s cache.Stats) {
+	if s.Executions == 0 {
+		return
+	}
+	fmt.Fprintf(a.out, "\nbuild farm: %d compiles and links, of which %d ran here\n", s.Executions, s.ExecutionFaults)
+	for _, c := range s.Counts {
+		if c.Event == cache.Execution && c.Cause != "" {
+			fmt.Fprintf(a.out, "  %6d  %s (%.1f s)\n", c.N, c.Cause, c.Seconds)
+		}
+	}
 }
 
 // printPulls prints the sets that came from registries, and the causes of those that did not.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/aiter-go/aiter/buildfarm"
 	"github.com/aiter-go/aiter/fleet"
 	"github.com/aiter-go/aiter/internal/settings"
 	"github.com/aiter-go/aiter/internal/spelling"
@@ -27,6 +28,11 @@ func variables() []variable {
 		{"AITER_JIT_KEYS", "file or folder of PEM: the public keys that may sign sets", "none", "keys"},
 		{"AITER_JIT_REMOTE_WAIT", "limit of the time that a pull delays a build", "20s", ""},
 		{"AITER_JIT_REMOTE_CERTS", "certificates: folders HOST:PORT with ca.crt, client.cert, client.key", fleet.DefaultCerts, ""},
+		{"AITER_JIT_EXECUTOR", "the build farm of the command build: grpcs://HOST:PORT/INSTANCE", "none", "executor"},
+		{"AITER_JIT_EXECUTOR_WAIT", "limit of the time that a farm delays a compile", buildfarm.DefaultWait.String(), ""},
+		{"AITER_JIT_EXECUTOR_PLATFORM", "properties of a farm's workers: NAME=VALUE,...; {toolchain} is the digest of the compiler", "none", ""},
+		{"AITER_JIT_EXECUTOR_TOKEN", "a file with a bearer token for the farm", "none", ""},
+		{"AITER_JIT_EXECUTOR_CERTS", "a folder with ca.crt, client.cert, client.key for the farm", "none", ""},
 		{"AITER_JIT_MAX_SIZE", "size limit of the kernel cache; 0: no limit", "10GB", "cache-max-size"},
 		{"AITER_JIT_MAX_AGE", "limit of the time since an artifact was used", "none", ""},
 		{"AITER_JIT_MAX_COUNT", "limit of the number of artifacts", "none", ""},

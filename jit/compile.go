@@ -39,7 +39,10 @@ func (u *unit) run(ctx context.Context, why Miss) (res UnitResult, err error) {
 	}
 	u.snapshots = u.takeSnapshots(on)
 	for range maxCompiles {
-		res, changed, err := u.compileOnce(ctx)
+		res, changed, err := u.compileOnFarm(ctx)
+		if err != nil && ctx.Err() == nil {
+			res, changed, err = u.compileOnce(ctx)
+		}
 		if err != nil {
 			return res, err
 		}
@@ -74,6 +77,11 @@ func (u *unit) takeSnapshots(on deps.Folders) *deps.Snapshots {
 // compileOnce runs the compiler in a stage and publishes the object. If a file changed
 // meanwhile, it returns the path of that file and publishes nothing.
 func (u *unit) compileOnce(ctx context.Context) (res UnitResult, changed string, err error) {
+	release, err := u.fallback(ctx)
+	if err != nil {
+		return res, "", err
+	}
+	defer release()
 	stage, err := u.m.opts.Cache.NewStage()
 	if err != nil {
 		return res, "", err
@@ -97,7 +105,7 @@ func (u *unit) compileOnce(ctx context.Context) (res UnitResult, changed string,
 	if out.reason = u.outputFault(stage, out); out.reason != "" {
 		return res, "", u.failCompile(ctx, failedRun{stage, on, c, out, before})
 	}
-	reported, err := u.readings(stage, on)
+	reported, err := u.readings(stage, on, stage.Path)
 	if err != nil {
 		return res, "", fmt.Errorf("compile of %s: %w", u.source.Source, err)
 	}
@@ -173,8 +181,9 @@ func writeLog(store *cache.Dir, key cache.Key, e *CompileError) string {
 	return store.LogPath(key)
 }
 
-// readings returns the files that the reports of the compiler and the assembler list.
-func (u *unit) readings(stage *cache.Stage, on deps.Folders) (r deps.Readings, err error) {
+// readings returns the files that the reports of the compiler and the assembler list. The compiler ran with the source tree in the
+// folders on and wrote its outputs to the folder out.
+func (u *unit) readings(stage *cache.Stage, on deps.Folders, out string) (r deps.Readings, err error) {
 	if r.Headers, err = readDeps(stage); err != nil {
 		return r, err
 	}
@@ -196,7 +205,7 @@ func (u *unit) readings(stage *cache.Stage, on deps.Folders) (r deps.Readings, e
 	r.AssemblerReported = true
 	for _, p := range treePaths(names, on) {
 		// The report also lists the compiler's output, which was a temporary file, and names in #line directives.
-		if _, err := u.view.Digest(p); err == nil && !strings.HasPrefix(p, stage.Path+"/") && !slices.Contains(r.Headers, p) {
+		if _, err := u.view.Digest(p); err == nil && !strings.HasPrefix(p, out+"/") && !slices.Contains(r.Headers, p) {
 			r.Assembled = append(r.Assembled, p)
 		}
 	}

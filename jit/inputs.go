@@ -135,16 +135,26 @@ func (m *Manager) FailureInputs(ctx context.Context, r Request) Inputs {
 	if err != nil {
 		return in
 	}
-	dirs := slices.DeleteFunc(slices.Clone(mod.Include), func(dir string) bool { return mod.Outside[dir] != (opconfig.OutsideFolder{}) })
-	for _, s := range mod.Sources {
-		for _, file := range s.Files {
-			dirs = append(dirs, path.Dir(file))
-		}
-	}
-	for _, dir := range dirs {
+	for _, dir := range slices.Concat(includesInTree(mod), sourceFolders(mod)) {
 		if p, onDisk := m.tree(r.Module).Path(dir); onDisk {
 			in.Add(Inputs{Folders: []string{p}})
 		}
 	}
 	return in
+}
+
+// includesInTree returns the include folders of a module that are in its source tree.
+func includesInTree(mod *opconfig.Module) []string {
+	return slices.DeleteFunc(slices.Clone(mod.Include), func(dir string) bool { return mod.Outside[dir] != (opconfig.OutsideFolder{}) })
+}
+
+// sourceFolders returns the folders of a module's sources.
+func sourceFolders(mod *opconfig.Module) []string {
+	var dirs []string
+	for _, s := range mod.Sources {
+		for _, file := range s.Files {
+			dirs = append(dirs, path.Dir(file))
+		}
+	}
+	return dirs
 }

@@ -127,12 +127,20 @@ func (l *link) run(ctx context.Context, why Miss) (a cache.Artifact, err error) 
 		l.observe(finished)
 		end(l.event(finished))
 	}()
-	return l.linkOnce(ctx)
+	if a, err = l.linkOnFarm(ctx); err != nil && ctx.Err() == nil {
+		a, err = l.linkOnce(ctx)
+	}
+	return a, err
 }
 
 // linkOnce links copies of the objects in a stage. The copies have fixed names, so that equal
 // objects give equal libraries in each folder.
 func (l *link) linkOnce(ctx context.Context) (a cache.Artifact, err error) {
+	release, err := l.fallback(ctx)
+	if err != nil {
+		return a, err
+	}
+	defer release()
 	stage, err := l.m.opts.Cache.NewStage()
 	if err != nil {
 		return a, err

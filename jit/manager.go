@@ -53,6 +53,7 @@ type Options struct {
 	// not called.
 	NoCompile bool
 	Source    Source       // of read-only caches that other machines made; nil: none
+	Executor  Executor     // runs compilers and linkers on other machines; nil: they run as processes of this machine
 	Observer  Observer     // nil: none
 	Logger    *slog.Logger // nil: no log
 }
@@ -72,6 +73,8 @@ type Manager struct {
 
 	trims *sync.WaitGroup // running trims of the cache
 	pulls *pulls          // from Options.Source
+
+	remote *remote // nil without Options.Executor
 }
 
 // foundToolchain is a search for a toolchain, which goroutines share.
@@ -98,7 +101,7 @@ func New(opts Options) *Manager {
 	if opts.Trees == nil {
 		opts.Trees = []deps.Tree{opts.Tree}
 	}
-	return &Manager{
+	m := &Manager{
 		opts:       opts,
 		trims:      new(sync.WaitGroup),
 		pulls:      &pulls{pulls: map[pullKey]*pull{}},
@@ -108,6 +111,10 @@ func New(opts Options) *Manager {
 		forced:     map[cache.Key]bool{},
 		warned:     map[string]bool{},
 	}
+	if m.remote = newRemote(opts.Executor, opts.Jobs); m.remote != nil {
+		m.slots = slots.New(maxExecutions)
+	}
+	return m
 }
 
 // tree returns the source tree of a module.
@@ -125,7 +132,7 @@ func (m *Manager) With(config *opconfig.Config) (*Manager, error) {
 	opts := m.opts
 	opts.Config = config
 	n := New(opts)
-	n.slots, n.trims, n.pulls = m.slots, m.trims, m.pulls
+	n.slots, n.trims, n.pulls, n.remote = m.slots, m.trims, m.pulls, m.remote
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n.forced = maps.Clone(m.forced)

@@ -35,6 +35,7 @@ const (
 	Waited         Step = "waited"      // the wait took Seconds; with Err it failed
 	Quarantined    Step = "quarantined" // a corrupt file of the cache was moved to quarantine, because of Reason
 	Pulled         Step = "pulled"      // a set was taken from Options.Source in Seconds; with Err, a [*PullError], it was not
+	Executed       Step = "executed"    // Options.Executor ran a compile or link in Seconds; with Err it gave no result
 	Reloaded       Step = "reloaded"    // calls of a registry run the new code of Module; with Err they run the old code
 )
 

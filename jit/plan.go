@@ -56,13 +56,15 @@ func (s *session) planWith(ctx context.Context, r Request, mod *opconfig.Module,
 	}
 	p := &plan{link: &link{action: common, mod: mod, ops: resolved.Ops, flags: resolved.LinkFlags, outside: outside}}
 	p.link.ticket = ticket{linkRank, func() {}}
+	folders := remoteFolders(mod)
 	p.link.recorded = func() cache.Lines { return record().Link }
 	for i, source := range resolved.Units {
 		p.link.sources = append(p.link.sources, source.Source)
 		for _, pass := range tc.Passes(source.Flags) {
-			u := &unit{action: common, include: include, source: source, pass: pass}
+			u := &unit{action: common, include: include, folders: folders, source: source, pass: pass}
 			u.ticket.rank = rank(i, len(resolved.Units), pass)
 			u.recorded = func() cache.Lines { return record().Units[u.name()] }
+			u.refs = func() []cache.Ref { return record().Refs }
 			p.units = append(p.units, u)
 		}
 	}

@@ -31,7 +31,9 @@ type UnitResult struct {
 // passes.
 type unit struct {
 	action
-	include []string // relative to the source tree, or absolute
+	include []string           // relative to the source tree, or absolute
+	folders []string           // of the source tree, in which the module declares its files
+	refs    func() []cache.Ref // of the last build of the request
 	source  opconfig.Unit
 	pass    toolchain.Pass
 

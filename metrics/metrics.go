@@ -36,6 +36,8 @@ type Collector struct {
 	reloads     *prometheus.HistogramVec // by module and result
 	pulls       *prometheus.HistogramVec // by module, arch and result
 	faults      *prometheus.CounterVec   // of pulls, by cause
+	executions  *prometheus.HistogramVec // by module, arch and result
+	farmFaults  *prometheus.CounterVec   // of executions, by cause
 	quarantined prometheus.Counter
 	trimmed     prometheus.Counter
 	cache       cacheSize
@@ -84,6 +86,11 @@ func New() *Collector {
 		faults: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "aiter", Subsystem: "pull", Name: "faults_total", Help: "Failed pulls of sets from a registry, by cause.",
 		}, []string{"cause"}),
+		executions: histogram("execution", "duration_seconds", "Time of a compile or link on a build farm.", compile, "module", "arch", "result"),
+		farmFaults: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "aiter", Subsystem: "execution", Name: "faults_total",
+			Help: "Compiles and links for which a build farm gave no result, by cause.",
+		}, []string{"cause"}),
 		quarantined: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "aiter", Subsystem: "cache", Name: "quarantined_files_total",
 			Help: "Damaged files of the cache that were moved to quarantine.",
@@ -128,6 +135,8 @@ func (c *Collector) Observe(e jit.Event) {
 		c.reloads.WithLabelValues(e.Module, result(e.Err)).Observe(e.Seconds)
 	case jit.Pulled:
 		c.observePull(e)
+	case jit.Executed:
+		c.observeExecution(e)
 	case jit.Quarantined:
 		c.quarantined.Inc()
 	case jit.Trimmed:
@@ -145,6 +154,18 @@ func (c *Collector) observePull(e jit.Event) {
 		c.faults.WithLabelValues(string(failed.Cause)).Inc()
 	}
 	c.pulls.WithLabelValues(e.Module, e.Target, label).Observe(e.Seconds)
+}
+
+// observeExecution counts a compile or link on a build farm.
+func (c *Collector) observeExecution(e jit.Event) {
+	c.executions.WithLabelValues(e.Module, e.Target, result(e.Err)).Observe(e.Seconds)
+	var fault *jit.ExecutorError
+	switch {
+	case errors.As(e.Err, &fault):
+		c.farmFaults.WithLabelValues(string(fault.Cause)).Inc()
+	case e.Err != nil:
+		c.farmFaults.WithLabelValues(string(jit.ExecutorOther)).Inc()
+	}
 }
 
 // buildResult returns the label of a finished build.
@@ -183,7 +204,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 func (c *Collector) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		c.info, c.builds, c.units, c.compiles, c.links, c.linkHits, c.compilers, c.waits, c.reloads,
-		c.pulls, c.faults, c.quarantined, c.trimmed, &c.cache, &c.pools,
+		c.pulls, c.faults, c.executions, c.farmFaults, c.quarantined, c.trimmed, &c.cache, &c.pools,
 	}
 }
 

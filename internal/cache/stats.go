@@ -9,24 +9,26 @@ import (
 
 // Stats describes the entries of a cache, and the hits and misses of builds.
 type Stats struct {
-	Path       string     `json:"path"`
-	Artifacts  []Artifact `json:"artifacts"`
-	Objects    int        `json:"objects"`
-	Bytes      int64      `json:"bytes"`      // all files
-	Seconds    float64    `json:"seconds"`    // compile time of the artifacts
-	Corrupt    int        `json:"corrupt"`    // files in quarantine
-	Unfinished int        `json:"unfinished"` // files in stages, of running or dead builds
-	Modules    []Share    `json:"modules"`
-	Targets    []Share    `json:"targets"`
-	Counts     []Count    `json:"counts"` // since the cache was created, or its counts were removed
-	Hits       int64      `json:"hits"`   // units that builds found
-	Misses     int64      `json:"misses"` // units that builds compiled
-	Saved      float64    `json:"saved"`  // seconds of compiling that hits saved
-	Limits     Limits     `json:"limits"`
-	ReadOnly   []string   `json:"read_only"`   // folders of the read-only caches
-	Pulled     int        `json:"pulled"`      // caches that came from a registry
-	Pulls      int64      `json:"pulls"`       // attempts of processes to pull a set from a registry
-	PullFaults int64      `json:"pull_faults"` // those that failed
+	Path            string     `json:"path"`
+	Artifacts       []Artifact `json:"artifacts"`
+	Objects         int        `json:"objects"`
+	Bytes           int64      `json:"bytes"`      // all files
+	Seconds         float64    `json:"seconds"`    // compile time of the artifacts
+	Corrupt         int        `json:"corrupt"`    // files in quarantine
+	Unfinished      int        `json:"unfinished"` // files in stages, of running or dead builds
+	Modules         []Share    `json:"modules"`
+	Targets         []Share    `json:"targets"`
+	Counts          []Count    `json:"counts"` // since the cache was created, or its counts were removed
+	Hits            int64      `json:"hits"`   // units that builds found
+	Misses          int64      `json:"misses"` // units that builds compiled
+	Saved           float64    `json:"saved"`  // seconds of compiling that hits saved
+	Limits          Limits     `json:"limits"`
+	ReadOnly        []string   `json:"read_only"`        // folders of the read-only caches
+	Pulled          int        `json:"pulled"`           // caches that came from a registry
+	Pulls           int64      `json:"pulls"`            // attempts of processes to pull a set from a registry
+	PullFaults      int64      `json:"pull_faults"`      // those that failed
+	Executions      int64      `json:"executions"`       // compiles and links that a build farm was asked for
+	ExecutionFaults int64      `json:"execution_faults"` // those that then ran on this machine
 }
 
 // Share is the share of one module or target in a cache. A file that several of them share
@@ -76,6 +78,8 @@ const (
 	LinkHit  = "link hit"
 	LinkMiss = "link miss"
 	Pull     = "pull" // of a set from a registry; its cause is that of a fault, "" for none
+	// Execution is a compile or link by a build farm; its cause is that of a fault, "" for none.
+	Execution = "execution"
 )
 
 func (s *Stats) count() {
@@ -92,6 +96,11 @@ func (s *Stats) count() {
 			s.Pulls += c.N
 			if c.Cause != "" {
 				s.PullFaults += c.N
+			}
+		case Execution:
+			s.Executions += c.N
+			if c.Cause != "" {
+				s.ExecutionFaults += c.N
 			}
 		}
 	}

@@ -4,6 +4,7 @@
 package settings
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -49,9 +50,12 @@ type Settings struct {
 	Timeout     time.Duration // of one compiler run
 	LockTimeout time.Duration // of the wait for a build of another process
 	// Remote opens the source of sets that AITER_JIT_REMOTE names, such as fleet.Open; nil: the variable has no effect.
-	Remote   jit.OpenSource
-	Observer jit.Observer // receives the events of builds; may be nil
-	Logger   *slog.Logger // AITER_LOG_LEVEL: level of [slog.Default], the logger of a field that is nil
+	Remote jit.OpenSource
+	// Executor opens the build farm that ExecutorAddress (AITER_JIT_EXECUTOR) names, such as buildfarm.Open; nil: both have no effect.
+	Executor        jit.OpenExecutor
+	ExecutorAddress string
+	Observer        jit.Observer // receives the events of builds; may be nil
+	Logger          *slog.Logger // AITER_LOG_LEVEL: level of [slog.Default], the logger of a field that is nil
 
 	// Getenv reads an environment variable; nil: os.Getenv.
 	Getenv func(string) string
@@ -120,6 +124,10 @@ func (s Settings) OpenManager(ctx context.Context) (*jit.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
+	executor, err := s.openExecutor()
+	if err != nil {
+		return nil, err
+	}
 	memo := filehash.Open(store.MemoPath())
 	if err := reading.Wait(); err != nil {
 		return nil, err
@@ -132,7 +140,7 @@ func (s Settings) OpenManager(ctx context.Context) (*jit.Manager, error) {
 		Config: config, Trees: trees, Cache: store, Memo: memo,
 		Finder: &toolchain.Finder{Env: s.env, Memo: memo},
 		Jobs:   s.Jobs, Timeout: s.Timeout, LockTimeout: s.LockTimeout,
-		Force: s.Rebuild, NoCompile: s.NoCompile, Source: source, Observer: s.Observer, Logger: s.Logger,
+		Force: s.Rebuild, NoCompile: s.NoCompile, Source: source, Executor: executor, Observer: s.Observer, Logger: s.Logger,
 	}), nil
 }
 
@@ -145,6 +153,15 @@ func (s Settings) openSource(store *cache.Dir) (jit.Source, error) {
 		s.Logger.Warn("AITER_JIT_REMOTE is ignored, because this program does not pull sets; it needs registry.Options{Remote: fleet.Open}")
 	}
 	return nil, nil
+}
+
+// openExecutor opens the build farm, nil if there is none.
+func (s Settings) openExecutor() (jit.Executor, error) {
+	address := cmp.Or(s.ExecutorAddress, s.env("AITER_JIT_EXECUTOR"))
+	if s.Executor == nil || address == "" || s.NoCompile {
+		return nil, nil
+	}
+	return s.Executor(jit.ExecutorOptions{Address: address, Getenv: s.env, Logger: s.Logger})
 }
 
 // CacheOptions returns the options with which the settings open the kernel cache.

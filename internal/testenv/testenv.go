@@ -13,7 +13,7 @@ import (
 
 // Tool returns the path of a tool (hipcc, llvm-objdump, nvcc, python3, chromium, registry): from the
 // variable with its name in capitals (AARCH64_LINUX_GNU_GXX), from .toolchain/bin of the
-// checkout, which `make rocm`, `make python`, `make cuda` and `make registry` fill, or, for a browser and the
+// checkout, which `make rocm`, `make python`, `make cuda`, `make registry` and `make executor` fill, or, for a browser and the
 // tools for aarch64, from PATH. Without the tool the test is skipped. If AITER_REQUIRE_TOOLS, a
 // list with commas, contains the tool, the test fails.
 func Tool(t testing.TB, name string) string {
@@ -23,7 +23,9 @@ func Tool(t testing.TB, name string) string {
 		return path
 	}
 	local := filepath.Join(Root(t), ".toolchain", "bin", name)
-	for _, path := range []string{local, filepath.Join(Root(t), ".toolchain", "fleet", "bin", name)} { // see `make registry`
+	installed := []string{local, filepath.Join(Root(t), ".toolchain", "fleet", "bin", name), // see `make registry`
+		filepath.Join(Root(t), ".toolchain", "buildbox", "run-on-host", name)} // see `make executor`
+	for _, path := range installed {
 		if _, err := os.Stat(path); err == nil {
 			return path
 		}

@@ -1,0 +1,157 @@
+// Package buildfarm runs compiles and links on the servers of a build farm, through version 2 of the Bazel Remote Execution API.
+// Buildbarn, BuildGrid, NativeLink, BuildBox and others serve it. Only this package imports gRPC. A farm has workers, which run the
+// commands, and a cache of results; an execution is one action that the farm was asked for.
+//
+// An entry in a farm's cache of results is code on each machine that loads it. This package checks that blobs have their declared
+// digests, and package jit checks which files and which toolchain a worker used; neither protects against a farm that is malicious. Use
+// TLS, and let only machines write to the farm that may publish code.
+package buildfarm
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/aiter-go/aiter/internal/settings"
+	"github.com/aiter-go/aiter/jit"
+)
+
+// DefaultWait is the default of AITER_JIT_EXECUTOR_WAIT.
+const DefaultWait = 2 * time.Minute
+
+// suspension is how long a process runs all commands itself after the farm could not be reached or did not answer.
+const suspension = time.Minute
+
+// executor runs commands on one farm.
+type executor struct {
+	conn     *grpc.ClientConn
+	host     string
+	instance string
+	wait     time.Duration // bounds each call, and the time without progress
+	platform []property
+	token    string // file with a bearer token, "" for none
+
+	mu       sync.Mutex
+	progress time.Time // of an execution
+	caps     *capabilities
+	until    time.Time // no command is sent to the farm before
+	fault    error     // why
+}
+
+// property is one of the platform's.
+type property struct{ name, value string }
+
+var (
+	_ jit.Executor     = (*executor)(nil)
+	_ jit.OpenExecutor = Open
+)
+
+// Open returns the executor at an address: grpcs://HOST:PORT/INSTANCE, or grpc:// without TLS on loopback. It opens no connection.
+// The variables AITER_JIT_EXECUTOR_WAIT, _PLATFORM, _TOKEN and _CERTS configure it. The error is an *EnvironmentError of package registry.
+func Open(o jit.ExecutorOptions) (jit.Executor, error) {
+	x := &executor{wait: DefaultWait, token: o.Getenv("AITER_JIT_EXECUTOR_TOKEN")}
+	fail := func(name, value string, err error) (jit.Executor, error) {
+		return nil, &settings.EnvironmentError{Name: name, Value: value, Err: err}
+	}
+	secure, err := x.parse(o.Address)
+	if err != nil {
+		return fail("AITER_JIT_EXECUTOR", o.Address, err)
+	}
+	if v := o.Getenv("AITER_JIT_EXECUTOR_WAIT"); v != "" {
+		if x.wait, err = time.ParseDuration(v); err != nil || x.wait <= 0 {
+			return fail("AITER_JIT_EXECUTOR_WAIT", v, errWait)
+		}
+	}
+	if v := o.Getenv("AITER_JIT_EXECUTOR_PLATFORM"); v != "" {
+		if x.platform, err = parsePlatform(v); err != nil {
+			return fail("AITER_JIT_EXECUTOR_PLATFORM", v, err)
+		}
+	}
+	transport := insecure.NewCredentials()
+	if secure {
+		config, err := tlsConfig(o.Getenv("AITER_JIT_EXECUTOR_CERTS"))
+		if err != nil {
+			return fail("AITER_JIT_EXECUTOR_CERTS", o.Getenv("AITER_JIT_EXECUTOR_CERTS"), err)
+		}
+		transport = credentials.NewTLS(config)
+	}
+	if x.token != "" {
+		if _, err := os.Stat(x.token); err != nil {
+			return fail("AITER_JIT_EXECUTOR_TOKEN", x.token, err)
+		}
+	}
+	x.conn, err = x.dial(transport)
+	return x, err
+}
+
+var (
+	errWait    = errors.New("expected a time above 0, such as 2m")
+	errAddress = errors.New("expected grpcs://HOST:PORT or grpcs://HOST:PORT/INSTANCE")
+	errPlain   = errors.New("grpc:// has no TLS and is for a farm on this machine; use grpcs://")
+)
+
+// parse reads the address and reports whether it asks for TLS.
+func (x *executor) parse(address string) (secure bool, err error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "grpc" && u.Scheme != "grpcs" || u.Port() == "" || u.Hostname() == "" || u.User != nil ||
+		u.RawQuery != "" || u.Fragment != "" {
+		return false, errAddress
+	}
+	if u.Scheme == "grpc" && !isLoopback(u.Hostname()) {
+		return false, errPlain
+	}
+	x.host, x.instance = u.Host, strings.Trim(u.Path, "/")
+	return u.Scheme == "grpcs", nil
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// parsePlatform reads NAME=VALUE,NAME=VALUE.
+func parsePlatform(list string) ([]property, error) {
+	var out []property
+	for _, item := range strings.Split(list, ",") {
+		name, value, ok := strings.Cut(strings.TrimSpace(item), "=")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("expected NAME=VALUE and commas between several, got %q", item)
+		}
+		out = append(out, property{name, value})
+	}
+	return out, nil
+}
+
+// suspended fails if the farm failed a short time ago.
+func (x *executor) suspended() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if time.Now().Before(x.until) {
+		return &jit.ExecutorError{Cause: jit.ExecutorSuspended, Err: fmt.Errorf("%s is not asked before %s: %w",
+			x.host, x.until.Format(time.TimeOnly), x.fault)}
+	}
+	return nil
+}
+
+// suspend notes a failure after which other commands do not wait for the farm too.
+func (x *executor) suspend(err error) {
+	var e *jit.ExecutorError
+	if !errors.As(err, &e) {
+		return
+	}
+	switch e.Cause {
+	case jit.ExecutorUnreachable, jit.ExecutorTimeout, jit.ExecutorDenied:
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.until, x.fault = time.Now().Add(suspension), e.Err
+	}
+}

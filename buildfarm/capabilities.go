@@ -1,0 +1,69 @@
+package buildfarm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/aiter-go/aiter/jit"
+)
+
+// capabilities are those of a farm that can be used.
+type capabilities struct{ maxBatch int64 }
+
+// checkCapabilities asks once what the farm can do. It fails if the farm cannot execute, or uses other digests than SHA-256.
+func (x *executor) checkCapabilities(ctx context.Context) error {
+	x.mu.Lock()
+	known := x.caps != nil
+	x.mu.Unlock()
+	if known {
+		return nil
+	}
+	got, err := call(ctx, x, "GetCapabilities", func(ctx context.Context) (*repb.ServerCapabilities, error) {
+		return repb.NewCapabilitiesClient(x.conn).GetCapabilities(ctx, &repb.GetCapabilitiesRequest{InstanceName: x.instance})
+	})
+	if err != nil {
+		return err
+	}
+	storage, execution := got.GetCacheCapabilities(), got.GetExecutionCapabilities()
+	switch {
+	case !execution.GetExecEnabled():
+		err = errNoExecution
+	case !slices.Contains(storage.GetDigestFunctions(), repb.DigestFunction_SHA256):
+		err = fmt.Errorf("it has the digest functions %v, want SHA256", storage.GetDigestFunctions())
+	case got.GetLowApiVersion().GetMajor() > 2:
+		err = fmt.Errorf("it serves version %d and above of the API, want 2", got.GetLowApiVersion().GetMajor())
+	}
+	if err != nil {
+		return &jit.ExecutorError{Cause: jit.ExecutorServer, Err: fmt.Errorf("GetCapabilities at %s: %w", x.host, err)}
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.caps = &capabilities{storage.GetMaxBatchTotalSizeBytes()}
+	return nil
+}
+
+var errNoExecution = errors.New("it executes no commands; a server that only caches is no build farm")
+
+// batchLimit returns the most bytes that the farm accepts in a message, 0 for no limit.
+func (x *executor) batchLimit() int64 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.caps.maxBatch
+}
+
+func seconds(d time.Duration) *durationpb.Duration { return durationpb.New(d) }
+
+// removeOutputs removes what was downloaded, so that another result can be downloaded.
+func (x *executor) removeOutputs(c jit.RemoteCommand) {
+	for _, name := range slices.Concat(c.Outputs, c.Optional) {
+		_ = os.Remove(filepath.Join(c.Dir, name))
+	}
+}
