@@ -94,7 +94,9 @@ func (x *executor) newAction(c jit.RemoteCommand) (action, error) {
 		return a, err
 	}
 	platform := x.properties(c.Toolchain)
-	command := &repb.Command{Arguments: []string{"/bin/sh", "-c", c.Script, "sh"}, Platform: platform}
+	command := &repb.Command{Arguments: []string{"/bin/sh", "-c", c.Script, "sh"}}
+	//lint:ignore SA1019 Servers of API versions below 2.2 read the platform of the command, later ones that of the action.
+	command.Platform = platform
 	for _, entry := range slices.Sorted(slices.Values(c.Environ)) {
 		name, value, _ := strings.Cut(entry, "=")
 		command.EnvironmentVariables = append(command.EnvironmentVariables, &repb.Command_EnvironmentVariable{Name: name, Value: value})
