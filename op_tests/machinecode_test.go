@@ -35,7 +35,7 @@ var machineOps = map[string][]string{
 
 // bfloat16Kernels is the number of kernels in the units of machineOps in bfloat16. Each further kernel is compiled at each
 // first call, so it needs a call that reaches it.
-var bfloat16Kernels = map[string]int{"module_causal_conv1d": 138, "module_rms_norm": 16}
+var bfloat16Kernels = map[string]int{"module_causal_conv1d": 142, "module_rms_norm": 16}
 
 // limit is a requirement on the machine code of some kernels.
 type limit struct {
@@ -96,9 +96,8 @@ var limits = []limit{
 	minWaves(`update::causal_conv1d_update_flat_kernel`, 5),
 	minWaves(`update::causal_conv1d_update_team_kernel`, 4),
 	minWaves(`serve::causal_conv1d_serve_update_kernel`, 7),
-	// TokenForm 0 is kOne, 1 is kFew. Loads and stores are those of decoding; the other channels of a thread take 8 or 4 bytes.
-	minWide(`serve::causal_conv1d_serve_tokens_kernel<.*, 4, 8, .*TokenForm\)0`, 9, 5),
-	minWaves(`serve::causal_conv1d_serve_tokens_kernel<.*TokenForm\)0`, 8),
+	minWaves(`serve::causal_conv1d_serve_few_kernel<.*, 2, true`, 8),
+	minWaves(`serve::causal_conv1d_serve_few_kernel`, 4),
 	minWaves(`serve::causal_conv1d_serve_tokens_kernel`, 3),
 	minWaves(`serve::causal_conv1d_serve_fwd_heads_kernel`, 4),
 	// In float16 and float32 a thread's values need more registers than in bfloat16.

@@ -140,8 +140,8 @@ template <class T, int N> AITER_DEVICE Vec<T, N> load_vec_unaligned(const T* p) 
 }
 
 // load_readonly loads N words, load_readonly_element one element, through NVIDIA's read-only path. No kernel may write the
-// memory while this one runs; memory that the previous kernel writes takes load_vec. The assembly is volatile: compilers
-// do not move these loads in front of pdl_wait.
+// memory while this one runs; memory that the previous kernel writes takes load_vec: nvcc can move read-only loads in front of
+// pdl_wait, although the assembly is volatile.
 template <int N> AITER_DEVICE Words<N> load_readonly(const void* p) {
 #if defined(__CUDA_ARCH__)
   Words<N> v;

@@ -39,8 +39,9 @@ enum class FilterKind {
 //   filter.settle(source);
 //
 // T is the type of the weights. Out is the type to which pack_word rounds sums; where it takes canonical NaNs only, settle
-// makes them. With kStrided T is not used, and channels past dim repeat the last one.
-template <class T, int W, int C, FilterKind kKind, class Out = T> class Filter {
+// makes them. With kStrided T is not used, and channels past dim repeat the last one. kAfterWait: no load is moved in front of pdl_wait,
+// which ptxas does with read-only loads.
+template <class T, int W, int C, FilterKind kKind, class Out = T, bool kAfterWait = false> class Filter {
  public:
   static constexpr int kTaps = W;
   static constexpr bool kStrided = kKind == FilterKind::kStrided;
@@ -101,6 +102,15 @@ template <class T, int W, int C, FilterKind kKind, class Out = T> class Filter {
   static constexpr int kMostTaps = kKind == FilterKind::kNarrow && W == 4 ? 3 : W;
   static constexpr bool kOdd = kKind == FilterKind::kUnaligned && sizeof(T) == 2 && W % 2;  // taps may start within a word
 
+  template <int N> static AITER_DEVICE Words<N> load(const void* p) {
+    if constexpr (kAfterWait) return *static_cast<const Words<N>*>(p);
+    else return load_readonly<N>(p);
+  }
+  template <class U> static AITER_DEVICE U load_element(const U* p) {
+    if constexpr (kAfterWait) return *p;
+    else return load_readonly_element(p);
+  }
+
   // fetch_strided_weight and fetch_strided_bias load elements of U's size.
   template <class U, class I> AITER_DEVICE void fetch_strided_weight(const FilterSource& s, I d) {
     const U* p = static_cast<const U*>(s.weight.data);
@@ -114,7 +124,7 @@ template <class T, int W, int C, FilterKind kKind, class Out = T> class Filter {
     constexpr int kWords = (C * int(sizeof(U)) + 3) / 4;
     if (packed_bias_) return load_words<kWords, kWords>(p + d, raw_bias_);
     AITER_UNROLL
-    for (int c = 0; c < C; c++) raw_bias_[c] = p ? load_readonly_element(p + channel(s, d, c) * s.bias.first) : 0;
+    for (int c = 0; c < C; c++) raw_bias_[c] = p ? load_element(p + channel(s, d, c) * s.bias.first) : 0;
   }
   template <class I> static AITER_DEVICE int64_t channel(const FilterSource& s, I d, int c) {
     return C == 1 || d + c < s.dim ? d + c : s.dim - 1;
@@ -149,7 +159,7 @@ template <class T, int W, int C, FilterKind kKind, class Out = T> class Filter {
       const auto* bits = reinterpret_cast<const bits_of<T>*>(p);
       AITER_UNROLL
       for (int c = 0; c < C; c++)
-        raw_bias_[c] = load_readonly_element(bits + (C > 1 ? clamp(int(d) + c, int(s.dim) - 1) : uint64_t(d)));
+        raw_bias_[c] = load_element(bits + (C > 1 ? clamp(int(d) + c, int(s.dim) - 1) : uint64_t(d)));
     } else {
       load_words<C / kWordElems<T>, C / kWordElems<T>>(p + uint64_t(d), raw_bias_);
     }
@@ -160,7 +170,7 @@ template <class T, int W, int C, FilterKind kKind, class Out = T> class Filter {
   template <class U> AITER_DEVICE void load_taps(const U* p, int64_t step, uint32_t* v) const {
     p -= missing_ * step;
     AITER_UNROLL
-    for (int k = 0; k < W; k++, p += step) v[k] = has_tap(k) ? load_readonly_element(p) : 0;
+    for (int k = 0; k < W; k++, p += step) v[k] = has_tap(k) ? load_element(p) : 0;
   }
 
   // load_words loads N words. The words of a load divide kDistance, the distance of two threads' words.
@@ -171,7 +181,7 @@ template <class T, int W, int C, FilterKind kKind, class Out = T> class Filter {
     constexpr int kStep = largest_load(N, kDistance);
     AITER_UNROLL
     for (int i = 0; i < N; i += kStep) {
-      const Words<kStep> w = load_readonly<kStep>(static_cast<const char*>(p) + 4 * i);
+      const Words<kStep> w = load<kStep>(static_cast<const char*>(p) + 4 * i);
       AITER_UNROLL
       for (int k = 0; k < kStep; k++) v[i + k] = w.word[k];
     }

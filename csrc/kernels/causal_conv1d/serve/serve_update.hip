@@ -68,7 +68,7 @@ static Status launch(Kernel kernel, Served p, const OpStream& stream) {
 
 template <class T> Status launch(const Served& p, const OpStream& stream) {
   if constexpr (kHoldsFew) {
-    if (takes_tokens<T>(p)) return launch(token_kernel_of<T, false>(p), p, stream);
+    if (takes_tokens<T>(p)) return launch_tokens<T, false>(p, stream);
   }
   return launch(kernel_of<T>(p.width), p, stream);
 }

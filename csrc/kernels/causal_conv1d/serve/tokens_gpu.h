@@ -10,22 +10,22 @@
 #include "../common/filter_gpu.h"
 #include "../common/served.h"
 #include "../common/state_gpu.h"
+#include "index_gpu.h"
 
 namespace aiter::conv1d::serve {
 
 // TokenForm is what a kernel computes.
 enum class TokenForm {
-  kOne,  // one token a sequence, its slot has W-1 entries; W taps of type T
-  kFew,  // any number of tokens, accepted tokens, blocks; W taps of type T
-  kAny,  // everything; at most W taps of any type
+  kMany,  // any number of tokens, accepted tokens, blocks; W taps of type T
+  kAny,   // everything; at most W taps of any type
 };
 
 // TokenVectors is C channels of a sequence.
 template <class T, int W, int C, TokenForm kForm> class TokenVectors {
   using V = Vec<T, C>;
-  static constexpr bool kAny = kForm == TokenForm::kAny, kOne = kForm == TokenForm::kOne;
-  static constexpr int H = W - 1, kTile = kOne ? 1 : kAny ? 2 : 4;
-  static constexpr int kTogether = kOne || C == kVecElems<T> ? 1 : 2;  // tokens whose sums are side by side
+  static constexpr bool kAny = kForm == TokenForm::kAny;
+  static constexpr int H = W - 1, kTile = kAny ? 2 : 4;
+  static constexpr int kTogether = C == kVecElems<T> ? 1 : 2;  // tokens whose sums are side by side
 
  public:
   // The constructor issues the loads of the filter.
@@ -54,8 +54,8 @@ template <class T, int W, int C, TokenForm kForm> class TokenVectors {
     if constexpr (kAny) {
       if (p.parents.data) return run_tree(p, r, b, row);
     }
-    const bool rolls = kOne || (!p.accepted.data && p.kept == p.width - 1);  // the slot is the window
-    const int len = kOne ? 1 : int(r.len);
+    const bool rolls = !p.accepted.data && p.kept == p.width - 1;  // the slot is the window
+    const int len = int(r.len);
     if (!rolls) shift(p, r);
     AITER_ROLLED
     for (int t = 0;;) {
@@ -75,17 +75,12 @@ template <class T, int W, int C, TokenForm kForm> class TokenVectors {
 
   // clear_outside clears the positions that belong to no sequence, of which sequence b is a neighbour.
   AITER_DEVICE void clear_outside(const Served& p, const ServedSequence& r, int64_t b) const {
-    if (!p.clears) return;
-    if constexpr (kOne) {
-      if (!r.live) store_vec<T, C>(out_, V{});
-    } else {
-      if (r.live && !p.starts.data) return;
-      const int64_t from = p.starts.data ? p.starts.at(b) : 0, to = p.starts.data ? p.starts.at(b + 1) : p.seqlen;
-      if (!r.live) clear(p, from, to);
-      if (!p.starts.data) return;
-      if (b == 0) clear(p, 0, from);
-      if (b == p.batch - 1) clear(p, to >= from ? to : from, p.seqlen);
-    }
+    if (!p.clears || (r.live && !p.starts.data)) return;
+    const int64_t from = p.starts.data ? p.starts.at(b) : 0, to = p.starts.data ? p.starts.at(b + 1) : p.seqlen;
+    if (!r.live) clear(p, from, to);
+    if (!p.starts.data) return;
+    if (b == 0) clear(p, 0, from);
+    if (b == p.batch - 1) clear(p, to >= from ? to : from, p.seqlen);
   }
 
  private:
@@ -100,7 +95,7 @@ template <class T, int W, int C, TokenForm kForm> class TokenVectors {
     const T* at = p.inputs<T>(r, d_) + t * p.x.last;
     AITER_UNROLL
     for (int i = 0; i < kTile; i++)
-      if (kOne || t + i < int(r.len)) value_[H + i] = load_vec<T, C>(at + i * p.x.last);
+      if (t + i < int(r.len)) value_[H + i] = load_vec<T, C>(at + i * p.x.last);
   }
 
   // compute computes token t from the values i to i + W - 1, and together with it the next ones, up to N, that exist.
@@ -129,9 +124,7 @@ template <class T, int W, int C, TokenForm kForm> class TokenVectors {
       if constexpr (kAny) {
         if (row >= 0 && t + n < p.steps) save_window(p, row, t + n, i + n + 1);
       }
-      if constexpr (!kOne) {
-        if (p.accepted.data && r.to >= 0 && !p.parents.data) store_vec<T, C>(entry(p, r.to, p.width - 2 + t + n), value_[i + n + H]);
-      }
+      if (p.accepted.data && r.to >= 0 && !p.parents.data) store_vec<T, C>(entry(p, r.to, p.width - 2 + t + n), value_[i + n + H]);
     }
   }
 
@@ -151,7 +144,7 @@ template <class T, int W, int C, TokenForm kForm> class TokenVectors {
 
   // keep writes the values from `first` on as the slot.
   AITER_DEVICE void keep(const Served& p, const ServedSequence& r, int first) const {
-    if (!kOne && r.to < 0) return;
+    if (r.to < 0) return;
     T* at = entry(p, r.to, -none_);
     AITER_UNROLL
     for (int k = 0; k < H; k++)
@@ -223,7 +216,7 @@ template <class T, int W, int C, TokenForm kForm> class TokenVectors {
     for (int64_t t = from > 0 ? from : 0; t < to && t < p.seqlen; t++) store_vec<T, C>(out_ + t * step_, V{});
   }
 
-  Filter<std::conditional_t<kAny, float, T>, W, C, kAny ? FilterKind::kStrided : FilterKind::kPacked, T> filter_;
+  Filter<std::conditional_t<kAny, float, T>, W, C, kAny ? FilterKind::kStrided : FilterKind::kPacked, T, true> filter_;
   int64_t d_;
   int none_;            // taps that do not exist
   T* out_;              // position 0 of the row
@@ -231,43 +224,20 @@ template <class T, int W, int C, TokenForm kForm> class TokenVectors {
   V value_[H + kTile];  // the values before a tile, and its tokens
 };
 
-// IndexBits is an element of Indices whose load is in flight, without a branch.
-class IndexBits {
- public:
-  AITER_DEVICE IndexBits(const Indices& a, bool present, int64_t i, int64_t j = 0) {
-    const uint32_t* p = static_cast<const uint32_t*>(a.data) + ((i * a.row + j * a.column) << a.wide);
-    word_[0] = load_if(present, p), word_[1] = load_if(present && a.wide, p + 1), wide_ = a.wide;
-  }
-  AITER_DEVICE int64_t value() const { return wide_ ? int64_t(uint64_t(word_[1]) << 32 | word_[0]) : int32_t(word_[0]); }
-
- private:
-  AITER_DEVICE static uint32_t load_if(bool present, const uint32_t* p) {
-    uint32_t v = 0;
-#if defined(__CUDA_ARCH__)
-    asm volatile("{.reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.nc.u32 %0, [%1];}" : "+r"(v) : "l"(p), "r"(uint32_t(present)));
-#else
-    if (present) v = *(GlobalPtr<const uint32_t>)(p);
-#endif
-    return v;
-  }
-
-  uint32_t word_[2];
-  bool wide_;
-};
+// index_bits issues the load of an element of indices, if it is present.
+AITER_DEVICE IndexBits index_bits(const Indices& a, bool present, int64_t i, int64_t j = 0) {
+  return IndexBits(present, a.wide, static_cast<const uint32_t*>(a.data) + ((i * a.row + j * a.column) << a.wide));
+}
 
 // LoadedSequence is Served::sequence with all loads in flight together; only slots in columns of the table wait for the columns.
-template <TokenForm kForm> class LoadedSequence {
+class LoadedSequence {
  public:
   AITER_DEVICE LoadedSequence(const Served& p, int64_t b)
-      : start_(p.starts, kMany && p.starts.data, b), end_(p.starts, kMany && p.starts.data, b + 1),
-        accepted_(p.accepted, kMany && p.accepted.data, b), first_(p.first, kMany && p.first.data, b),
-        last_(p.last, kMany && p.last.data, b), slot_(p.table, p.table.data && p.table.columns > 0, b) {}
+      : start_(index_bits(p.starts, p.starts.data, b)), end_(index_bits(p.starts, p.starts.data, b + 1)),
+        accepted_(index_bits(p.accepted, p.accepted.data, b)), first_(index_bits(p.first, p.first.data, b)),
+        last_(index_bits(p.last, p.last.data, b)), slot_(index_bits(p.table, p.table.data && p.table.columns > 0, b)) {}
 
   AITER_DEVICE ServedSequence settle(const Served& p, int64_t b) const {
-    if constexpr (!kMany) {
-      const int64_t slot = slot_of(p, b, p.table.columns > 0, slot_);
-      return {b, 0, 1, slot, slot, p.kept, slot >= 0};
-    }
     ServedSequence r{p.starts.data ? 0 : b, 0, p.seqlen, 0, 0, p.kept, true};
     if (p.starts.data) {
       r.start = start_.value();
@@ -287,8 +257,6 @@ template <TokenForm kForm> class LoadedSequence {
   }
 
  private:
-  static constexpr bool kMany = kForm != TokenForm::kOne;
-
   AITER_DEVICE static int64_t slot_of(const Served& p, int64_t b, bool exists, const IndexBits& bits) {
     if (!p.table.data) return b;
     const int64_t s = bits.value();
@@ -296,7 +264,7 @@ template <TokenForm kForm> class LoadedSequence {
   }
   AITER_DEVICE static int64_t slot_in(const Served& p, int64_t b, int64_t column) {
     const bool exists = column >= 0 && column < p.table.columns;
-    return slot_of(p, b, exists, IndexBits(p.table, exists, b, column));
+    return slot_of(p, b, exists, index_bits(p.table, exists, b, column));
   }
 
   IndexBits start_, end_, accepted_, first_, last_, slot_;
@@ -322,8 +290,7 @@ constexpr int kTokenThreads = 64;
 template <class T, int W, int C, TokenForm kForm>
 constexpr int kTokenBlocks = AITER_HIP                      ? 2
                              : kForm == TokenForm::kAny     ? (W > 4 ? 4 : 6)
-                             : kForm == TokenForm::kFew     ? (C == kVecElems<T> ? 8 : 10)
-                             : C == 2                       ? 16
+                             : C == kVecElems<T>            ? 8
                                                             : 10;
 
 // kOrdered: sequences that share a slot run in the order of the batch.
@@ -336,7 +303,7 @@ causal_conv1d_serve_tokens_kernel(KernelParam<Served> p, FastDiv chunks) {
     int64_t b = sequence;
     pdl_trigger();
     pdl_wait();
-    const LoadedSequence<kForm> loaded(reload_kernarg(p), b);
+    const LoadedSequence loaded(reload_kernarg(p), b);
     TokenVectors<T, W, C, kForm> tokens(reload_kernarg(p), place < p.dim ? place : 0);
     std::conditional_t<kOrdered, SlotUsers<SlotTable>, NoSlotUsers> others(SlotTable(reload_kernarg(p)));
     ServedSequence r = loaded.settle(reload_kernarg(p), b);

@@ -1,9 +1,10 @@
-// The choice and the launch of the kernels of tokens_gpu.h.
+// The choice and the launch of the kernels of few_gpu.h and tokens_gpu.h.
 #pragma once
 
 #include <aiter/dispatch.h>
 
 #include "../common/any_width.h"
+#include "few_gpu.h"
 #include "tokens_gpu.h"
 
 namespace aiter::conv1d::serve {
@@ -18,37 +19,50 @@ template <class T, int W, int C, TokenForm kForm, bool kOrdered> TokenKernel tok
   return {causal_conv1d_serve_tokens_kernel<T, W, C, kForm, kOrdered>, C};
 }
 
-// one_token_kernel_of and packed_token_kernel_of select by the elements of x in a position: threads of fewer channels fill a GPU earlier.
-template <class T> TokenKernel one_token_kernel_of(const Served& p) {
-  constexpr TokenForm kOne = TokenForm::kOne;
-  const int64_t n = p.batch * p.dim;
-  if (n < 1 << 17) return token_kernel<T, 4, 2, kOne, false>();
-  if constexpr (sizeof(T) == 2) {
-    if (n < 1 << 20) return token_kernel<T, 4, 4, kOne, false>();
-  }
-  return token_kernel<T, 4, kVecElems<T>, kOne, false>();
+// plain_filter reports whether p has the filter of the kernels for 4 packed taps of type T.
+template <class T> bool plain_filter(const Served& p) {
+  return p.packed_weight && p.width == 4 && p.weight.dtype == kDType<T> && (!p.bias.data || (p.packed_bias && p.bias.dtype == kDType<T>));
 }
 
-template <class T, bool kOrdered> TokenKernel packed_token_kernel_of(const Served& p) {
-  constexpr TokenForm kFew = TokenForm::kFew;
-  if (p.batch * p.dim < 1 << 19) return token_kernel<T, 4, kVecElems<T> / 2, kFew, kOrdered>();
-  return token_kernel<T, 4, kVecElems<T>, kFew, kOrdered>();
-}
+// plain_tokens reports whether p has nothing but tokens, states and indices.
+inline bool plain_tokens(const Served& p) { return !p.parents.data && !p.window.data && !p.residual.data; }
 
-// kOrdered: sequences that share a slot run in order.
+// kOrdered: sequences that share a slot run in order. Below 2^19 elements in a position threads of fewer channels fill a GPU earlier.
 template <class T, bool kOrdered> TokenKernel token_kernel_of(const Served& p) {
   if constexpr (kHolds4) {
-    const bool packed = p.packed_weight && p.width == 4 && p.weight.dtype == kDType<T> &&
-                        (!p.bias.data || (p.packed_bias && p.bias.dtype == kDType<T>));
-    const bool plain = packed && !p.parents.data && !p.window.data && !p.residual.data;
-    const bool one = !p.starts.data && p.seqlen == 1 && !p.accepted.data && !p.first.data && !p.last.data;
-    if constexpr (!kOrdered) {
-      if (plain && one && p.kept == 3) return one_token_kernel_of<T>(p);
+    if (plain_filter<T>(p) && plain_tokens(p)) {
+      if constexpr (!kOrdered) {
+        if (p.batch * p.dim >= 1 << 19) return token_kernel<T, 4, kVecElems<T>, TokenForm::kMany, kOrdered>();
+      }
+      return token_kernel<T, 4, kVecElems<T> / 2, TokenForm::kMany, kOrdered>();
     }
-    if (plain) return packed_token_kernel_of<T, kOrdered>(p);
     if (!kHolds8 || p.width <= 4) return token_kernel<T, 4, kVecElems<T> / 2, TokenForm::kAny, kOrdered>();
   }
   if constexpr (kHolds8) return token_kernel<T, 8, kVecElems<T> / 2, TokenForm::kAny, kOrdered>();
+}
+
+// FewKernel is a kernel of few_gpu.h and the channels of its threads.
+struct FewKernel {
+  void (*kernel)(KernelParam<FewParams>);
+  int channels;
+};
+
+// few_kernel_of selects by the elements of x in a position: threads of fewer channels fill a GPU earlier, with more work for each of
+// them up to a larger size.
+template <class T, bool kPlain, bool kOrdered> FewKernel few_kernel_of(const Served& p) {
+  if (p.batch * p.dim < (!kPlain || p.seqlen > 2 ? 3 << 16 : 1 << 17)) return {causal_conv1d_serve_few_kernel<T, 2, kPlain, kOrdered>, 2};
+  return {causal_conv1d_serve_few_kernel<T, 4, kPlain, kOrdered>, 4};
+}
+
+// takes_few reports whether the kernels of few_gpu.h take p, which takes_tokens.
+inline bool takes_few(const Served& p) {
+  const auto small = [](int64_t stride) { return stride >= 0 && stride <= INT32_MAX / 8; };
+  const auto rows = [=](const Array3& a) { return small(a.batch) && small(a.last); };
+  bool offsets = rows(p.x) && rows(p.state) && small(p.table.row) && small(p.accepted.row);
+  for (int i = 0; i < 3; i++) offsets = offsets && (!p.out[i].data || rows(p.out[i]));
+  const bool slots = p.slots <= INT32_MAX && p.batch <= INT32_MAX && (!p.table.data || p.table.columns > 0);
+  const bool tokens = p.seqlen >= 1 && p.seqlen <= kFewTokens && p.seqlen <= p.longest && !p.starts.data && !p.first.data && !p.last.data;
+  return offsets && slots && tokens && plain_tokens(p) && p.width <= 4 && (p.accepted.data || p.kept == p.width - 1);
 }
 
 // takes_tokens reports whether the kernels take p, of elements of type T.
@@ -65,11 +79,46 @@ template <class T> bool takes_tokens(const Served& p) {
          p.batch <= kMaxBlocks / ((p.dim + kTokenThreads * 2 - 1) / (kTokenThreads * 2));
 }
 
+inline ByteArray byte_array(const Indices& a) { return {a.data, uint32_t(a.row * (a.wide ? 8 : 4))}; }
+
+// launch_few launches a kernel for p, whose elements have so many bytes.
+inline Status launch_few(const FewKernel& few, const Served& p, int64_t size, const OpStream& stream) {
+  const int64_t each = kFewThreads * few.channels, n = (p.dim + each - 1) / each;
+  FewParams a{};
+  a.x = p.x.data, a.state = p.state.data, a.x_batch = uint32_t(p.x.batch * size), a.x_last = uint32_t(p.x.last * size);
+  a.state_batch = uint32_t(p.state.batch * size), a.state_last = uint32_t(p.state.last * size);
+  for (int i = 0; i < 3; i++) {
+    if (!p.out[i].data) continue;
+    a.out[i] = static_cast<char*>(p.out[i].data) - p.begin_of(i) * size;
+    a.out_batch[i] = uint32_t(p.out[i].batch * size), a.out_last[i] = uint32_t(p.out[i].last * size);
+  }
+  a.slots = byte_array(p.table), a.slots_wide = p.table.wide, a.accepted = byte_array(p.accepted), a.accepted_wide = p.accepted.wide;
+  a.weight = p.weight, a.bias = p.bias, a.packed_weight = p.packed_weight, a.packed_bias = p.packed_bias;
+  a.ends[0] = int32_t(p.ends[0]), a.ends[1] = int32_t(p.ends[1]), a.dim = int32_t(p.dim), a.batch = int32_t(p.batch);
+  a.tokens = int32_t(p.seqlen), a.width = int32_t(p.width), a.slot_count = int32_t(p.slots);
+  a.pad = p.pad >= 0 && p.pad <= INT32_MAX ? int32_t(p.pad) : -1;
+  a.most_accepted = int32_t(min64(p.length - (p.width - 2), INT32_MAX));
+  a.silu = p.silu, a.clears = p.clears, a.chunks = make_fastdiv(n);
+  void* args[] = {&a};
+  return launch_kernel(stream, reinterpret_cast<const void*>(few.kernel), {unsigned(p.batch * n), kFewThreads, 0, 1, true}, args);
+}
+
 inline Status launch(const TokenKernel& tokens, Served p, const OpStream& stream) {
   const int64_t each = kTokenThreads * tokens.channels, n = (p.dim + each - 1) / each;
   FastDiv chunks = make_fastdiv(n);
   void* args[] = {&p, &chunks};
   return launch_kernel(stream, reinterpret_cast<const void*>(tokens.kernel), {unsigned(p.batch * n), kTokenThreads, 0, 1, true}, args);
+}
+
+// launch_tokens launches the kernel of p, which takes_tokens. kOrdered: sequences that share a slot run in order.
+template <class T, bool kOrdered> Status launch_tokens(const Served& p, const OpStream& stream) {
+  if constexpr (kHolds4) {
+    if (takes_few(p) && !(kOrdered && (p.accepted.data || p.table.wide))) {
+      const FewKernel few = plain_filter<T>(p) ? few_kernel_of<T, true, kOrdered>(p) : few_kernel_of<T, false, kOrdered>(p);
+      return launch_few(few, p, sizeof(T), stream);
+    }
+  }
+  return launch(token_kernel_of<T, kOrdered>(p), p, stream);
 }
 
 inline bool packed_weight(const Problem& p) {

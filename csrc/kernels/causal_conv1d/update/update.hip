@@ -193,13 +193,17 @@ inline serve::Served served_of(const Stateful& p, DType type) {
   return s;
 }
 
+// prefers_few reports whether serve_few decodes faster than decode, whose threads have more channels.
+inline bool prefers_few(const serve::Served& s) { return s.width == 4 && s.batch * s.dim < 1 << 20 && serve::takes_few(s); }
+
 template <class T> Status launch(const Stateful& p, const OpStream& stream) {
+  const serve::Served s = served_of(p, kDType<T>);
+  const bool tokens = kHoldsFew && !p.cache_seqlens.data && serve::takes_tokens<T>(s);
   if constexpr (kHolds4) {
-    if (is_decoding(p)) return launch(decode_kernel_of<T>(p), p, stream);
+    if (is_decoding(p) && !(tokens && prefers_few(s))) return launch(decode_kernel_of<T>(p), p, stream);
   }
   if constexpr (kHoldsFew) {
-    const serve::Served s = served_of(p, kDType<T>);
-    if (!p.cache_seqlens.data && serve::takes_tokens<T>(s)) return launch(serve::token_kernel_of<T, true>(s), s, stream);
+    if (tokens) return serve::launch_tokens<T, true>(s, stream);
   }
   if constexpr (kHolds4) {
     if (kMostWidth <= 4 || p.width <= 4) return launch(update_kernel_of<T>(p.width), p, stream);
