@@ -15,6 +15,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -39,6 +40,8 @@ type executor struct {
 	wait     time.Duration // bounds each call, and the time without progress
 	platform []property
 	token    string // file with a bearer token, "" for none
+
+	needsCertificate atomic.Bool // the server requests a client certificate, and none is configured
 
 	mu       sync.Mutex
 	progress time.Time // of an execution
@@ -78,7 +81,7 @@ func Open(o jit.ExecutorOptions) (jit.Executor, error) {
 	}
 	transport := insecure.NewCredentials()
 	if secure {
-		config, err := tlsConfig(o.Getenv("AITER_JIT_EXECUTOR_CERTS"))
+		config, err := x.tlsConfig(o.Getenv("AITER_JIT_EXECUTOR_CERTS"))
 		if err != nil {
 			return fail("AITER_JIT_EXECUTOR_CERTS", o.Getenv("AITER_JIT_EXECUTOR_CERTS"), err)
 		}

@@ -64,8 +64,12 @@ func (bearer) RequireTransportSecurity() bool { return false }
 
 // tlsConfig returns the TLS settings: the certificate authorities of the system and of ca.crt in the folder, and the client
 // certificate client.cert with client.key there. The folder is "" for none.
-func tlsConfig(dir string) (*tls.Config, error) {
+func (x *executor) tlsConfig(dir string) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		x.needsCertificate.Store(true)
+		return new(tls.Certificate), nil // connect without one
+	}
 	if dir == "" {
 		return config, nil
 	}
@@ -144,6 +148,10 @@ func (x *executor) faultOf(what string, err error) error {
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		cause = jit.ExecutorTimeout
+	}
+	// A server of TLS 1.3 refuses a client after the client's part of the handshake, so the error may only name a closed connection.
+	if cause == jit.ExecutorUnreachable && x.needsCertificate.Load() {
+		err = fmt.Errorf("%w; the server requests a client certificate: put client.cert and client.key into the folder AITER_JIT_EXECUTOR_CERTS", err)
 	}
 	return &jit.ExecutorError{Cause: cause, Err: fmt.Errorf("%s at %s: %w", what, x.host, err)}
 }
