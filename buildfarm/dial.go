@@ -151,7 +151,8 @@ func (x *executor) faultOf(what string, err error) error {
 	}
 	// A server of TLS 1.3 refuses a client after the client's part of the handshake, so the error may only name a closed connection.
 	if cause == jit.ExecutorUnreachable && x.needsCertificate.Load() {
-		err = fmt.Errorf("%w; the server requests a client certificate: put client.cert and client.key into the folder AITER_JIT_EXECUTOR_CERTS", err)
+		const hint = "the server requests a client certificate: put client.cert and client.key into the folder AITER_JIT_EXECUTOR_CERTS"
+		err = fmt.Errorf("%w; %s", err, hint)
 	}
 	return &jit.ExecutorError{Cause: cause, Err: fmt.Errorf("%s at %s: %w", what, x.host, err)}
 }
