@@ -25,7 +25,7 @@ func TestExecutorScript(t *testing.T) {
 			if err := errors.Join(setup(env), os.Mkdir(dir, 0o755)); err != nil {
 				return err
 			}
-			x, err := testenv.StartExecutor(program, dir, "")
+			x, err := testenv.StartExecutor(program, testenv.ExecutorOptions{Dir: dir})
 			if err != nil {
 				return err
 			}

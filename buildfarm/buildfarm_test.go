@@ -120,7 +120,14 @@ func small() jit.Request { return jit.Request{Module: "module_small", Target: ta
 // startFarm starts a farm. root is the root folder of its workers, "" for this machine's.
 func startFarm(t *testing.T, root string) *testenv.Executor {
 	t.Helper()
-	x, err := testenv.StartExecutor(testenv.Tool(t, "buildbox-casd"), t.TempDir(), root)
+	return startServer(t, testenv.ExecutorOptions{Root: root})
+}
+
+func startServer(t *testing.T, o testenv.ExecutorOptions) *testenv.Executor {
+	t.Helper()
+	program := testenv.Tool(t, "buildbox-casd")
+	o.Dir = t.TempDir()
+	x, err := testenv.StartExecutor(program, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,16 +135,16 @@ func startFarm(t *testing.T, root string) *testenv.Executor {
 	return x
 }
 
-// rocmRoot returns the root folder that has hipcc.
-func rocmRoot(t *testing.T) string {
+// rootOf returns the root folder of a GPU compiler: "rocm" of hipcc, "cuda" of nvcc.
+func rootOf(t *testing.T, compiler, folder string) string {
 	t.Helper()
-	hipcc, err := filepath.EvalSymlinks(testenv.Tool(t, "hipcc"))
+	wrapper, err := filepath.EvalSymlinks(testenv.Tool(t, compiler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	root := filepath.Join(filepath.Dir(filepath.Dir(hipcc)), "rocm")
-	if _, err := os.Stat(filepath.Join(root, "usr", "bin", "hipcc")); err != nil {
-		t.Skipf("hipcc is in no root folder of scripts/rocm-root.sh: %v", err)
+	root := filepath.Join(filepath.Dir(filepath.Dir(wrapper)), folder)
+	if _, err := os.Stat(filepath.Join(root, "usr", "bin", compiler)); err != nil {
+		t.Skipf("%s is in no root folder of scripts/root.sh: %v", compiler, err)
 	}
 	return root
 }
@@ -210,7 +217,7 @@ extern "C" int __tvm_ffi_gpu(void* p, void*, int, void*) {
 // TestGPUEqualToLocal compiles both passes for gfx942 on a farm whose workers have the root folder of hipcc.
 func TestGPUEqualToLocal(t *testing.T) {
 	testenv.Long(t)
-	root := rocmRoot(t)
+	root := rootOf(t, "hipcc", "rocm")
 	p := newProxy(t, startFarm(t, root).Host)
 	gfx, err := target.Parse("gfx942")
 	if err != nil {

@@ -1,6 +1,7 @@
 package buildfarm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"cloud.google.com/go/longrunning/autogen/longrunningpb"
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -282,21 +284,26 @@ func (x *executor) take(ctx context.Context, c jit.RemoteCommand, result *repb.A
 	for _, f := range result.GetOutputFiles() {
 		outputs[f.GetPath()] = f
 	}
-	for i, name := range slices.Concat(c.Outputs, c.Optional) {
+	names := slices.Concat(c.Outputs, c.Optional)
+	errs := make([]error, len(names))
+	var running sync.WaitGroup
+	for i, name := range names {
 		f := outputs[path.Join(outFolder, name)]
 		mandatory := i < len(c.Outputs)
 		switch {
 		case f == nil && !mandatory:
-			continue
 		case f.GetDigest() == nil || mandatory && f.GetDigest().GetSizeBytes() == 0:
-			return damaged("the result at %s has no %s", x.host, name)
-		}
-		if err := x.download(ctx, fromProto(f.GetDigest()), filepath.Join(c.Dir, name)); err != nil {
-			x.removeOutputs(c)
-			return err
+			errs[i] = damaged("the result at %s has no %s", x.host, name)
+		default:
+			running.Go(func() { errs[i] = x.download(ctx, fromProto(f.GetDigest()), filepath.Join(c.Dir, name)) })
 		}
 	}
-	return nil
+	running.Wait()
+	err := cmp.Or(errs...)
+	if err != nil {
+		x.removeOutputs(c)
+	}
+	return err
 }
 
 // stderr returns the first part of the error output of a command.

@@ -219,7 +219,7 @@ func TestPoisonedCache(t *testing.T) {
 
 // TestOtherToolchain uses workers with another compiler.
 func TestOtherToolchain(t *testing.T) {
-	root := rocmRoot(t)
+	root := rootOf(t, "hipcc", "rocm")
 	x := newClient(t, "grpc://"+startFarm(t, root).Host)
 	got := x.build(small())
 	if causes := x.failures(); len(causes) != 3 || slices.Max(causes) != jit.ExecutorToolchain || slices.Min(causes) != jit.ExecutorToolchain {

@@ -102,6 +102,9 @@ type remote struct {
 	executor Executor
 	local    *slots.Pool // for compilers on this machine
 	warn     sync.Once
+
+	mu    sync.Mutex
+	tools map[string]workerTools // by toolchain.Identity
 }
 
 // newRemote returns the state of a manager that may run jobs compilers on this machine.
@@ -109,7 +112,7 @@ func newRemote(e Executor, jobs int) *remote {
 	if e == nil {
 		return nil
 	}
-	return &remote{executor: e, local: slots.New(min(jobs, maxFallbacks))}
+	return &remote{executor: e, local: slots.New(min(jobs, maxFallbacks)), tools: map[string]workerTools{}}
 }
 
 // remotely runs an action by try on the executor: again without the farm's cache if a result of that cache is useless, and

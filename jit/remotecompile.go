@@ -80,9 +80,10 @@ func (u *unit) compileRemotely(ctx context.Context, declared, fresh bool) (res U
 // remoteCommand returns the compile for a worker.
 func (u *unit) remoteCommand(on deps.Folders, files map[string]inputFile, stage *cache.Stage) (RemoteCommand, error) {
 	out := path.Join(workMark, outFolder)
-	script, err := compileScript(u.tc, u.argv(workerFolders(workMark, on), path.Join(out, objectFile), path.Join(out, depFileName)))
+	tools, err := u.m.remote.toolsOf(u.tc, u.pass)
+	argv := u.argv(workerFolders(workMark, on), path.Join(out, objectFile), path.Join(out, depFileName))
 	c := RemoteCommand{
-		Script: script, Environ: workerEnviron(u.tc), Inputs: map[string][]byte{},
+		Script: compileScript(u.tc, tools, argv), Environ: workerEnviron(u.tc), Inputs: map[string][]byte{},
 		Outputs:   []string{objectFile, depFileName, readsFile},
 		Optional:  []string{headersFile, toolchain.AssemblerDepfile(depFileName)},
 		Toolchain: u.tc.Identity(u.pass), Timeout: u.timeout, Dir: stage.Path,

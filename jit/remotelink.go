@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/toolchain"
 )
 
 // linkOnFarm links on the executor. It fails if there is none, if the executor gives no usable library, and for a link whose flags name
@@ -33,12 +34,13 @@ func (l *link) linkRemotely(ctx context.Context, fresh bool) (a cache.Artifact, 
 	if err != nil {
 		return a, err
 	}
-	script, err := linkScript(l.tc, l.argv(workMark, objects, l.output()))
+	tools, err := l.m.remote.toolsOf(l.tc, toolchain.Whole)
 	if err != nil {
 		return a, err
 	}
 	c := RemoteCommand{
-		Script: script, Environ: workerEnviron(l.tc), Inputs: map[string][]byte{}, Outputs: []string{l.output()},
+		Script:  linkScript(l.tc, tools, l.argv(workMark, objects, l.output())),
+		Environ: workerEnviron(l.tc), Inputs: map[string][]byte{}, Outputs: []string{l.output()},
 		Toolchain: l.tc.Digest, Timeout: l.timeout, Fresh: fresh, Dir: stage.Path,
 	}
 	for _, name := range objects {

@@ -96,49 +96,66 @@ const scriptReads = `{
 `
 
 // compileScript returns the script of a compile.
-func compileScript(tc *toolchain.Toolchain, argv []string) (string, error) {
-	start, err := startOfScript(tc, "src")
-	return start + "export CC_PRINT_HEADERS=1 CC_PRINT_HEADERS_FILE=\"$work/out/" + headersFile + "\"\n" +
-		workerArgs(tc, argv) + " || exit $?\n" + scriptReads, err
+func compileScript(tc *toolchain.Toolchain, tools workerTools, argv []string) string {
+	return tools.enter(tc, "src") + "export CC_PRINT_HEADERS=1 CC_PRINT_HEADERS_FILE=\"$work/out/" + headersFile + "\"\n" +
+		workerArgs(tc, argv) + " || exit $?\n" + scriptReads
 }
 
 // linkScript returns the script of a link.
-func linkScript(tc *toolchain.Toolchain, argv []string) (string, error) {
-	start, err := startOfScript(tc, outFolder)
-	return start + "mv ../objects/* . || exit 1\n" + workerArgs(tc, argv) + " || exit $?\n", err
+func linkScript(tc *toolchain.Toolchain, tools workerTools, argv []string) string {
+	return tools.enter(tc, outFolder) + "mv ../objects/* . || exit 1\n" + workerArgs(tc, argv) + " || exit $?\n"
 }
 
-func startOfScript(tc *toolchain.Toolchain, dir string) (string, error) {
-	names, digest, err := toolchainFiles(tc)
-	if err != nil {
-		return "", &ExecutorError{Cause: ExecutorToolchain, Err: err}
-	}
-	return fmt.Sprintf(scriptStart, dir, shell.Join(names), digest, shell.Quote(tc.VersionLine)), nil
+// workerTools are the files of a toolchain that a worker compares.
+type workerTools struct {
+	names  []string // as the compiler names them
+	digest string   // that scriptStart computes
+}
+
+// enter returns the beginning of a script that runs in a folder.
+func (w workerTools) enter(tc *toolchain.Toolchain, dir string) string {
+	return fmt.Sprintf(scriptStart, dir, shell.Join(w.names), w.digest, shell.Quote(tc.VersionLine))
 }
 
 var errNoTools = errors.New("the toolchain has no file that a worker could compare")
 
-// toolchainFiles returns the files that a worker compares, as the compiler names them, and the digest that scriptStart computes.
-func toolchainFiles(tc *toolchain.Toolchain) (names []string, digest string, err error) {
+// toolsOf returns the files of a pass for workers. It reads each toolchain once. The host pass that all targets share has the files that
+// all targets share: its command is the same for each target.
+func (r *remote) toolsOf(tc *toolchain.Toolchain, p toolchain.Pass) (workerTools, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if known, ok := r.tools[tc.Identity(p)]; ok {
+		return known, nil
+	}
+	w, err := readTools(tc, p)
+	if err != nil {
+		return w, &ExecutorError{Cause: ExecutorToolchain, Err: err}
+	}
+	r.tools[tc.Identity(p)] = w
+	return w, nil
+}
+
+func readTools(tc *toolchain.Toolchain, p toolchain.Pass) (w workerTools, err error) {
 	h := sha256.New()
 	var sizes bytes.Buffer
-	for _, f := range tc.Files {
+	for _, f := range tc.FilesOf(p) {
 		host := tc.Resolve(f.Path)
 		if f.Path == "" || tc.Root != "" && !strings.HasPrefix(host, tc.Root+"/") { // such as the wrapper that enters the root
 			continue
 		}
 		size, err := hashStart(h, host)
 		if err != nil {
-			return nil, "", err
+			return w, err
 		}
 		fmt.Fprintln(&sizes, size)
-		names = append(names, f.Path)
+		w.names = append(w.names, f.Path)
 	}
-	if len(names) == 0 {
-		return nil, "", errNoTools
+	if len(w.names) == 0 {
+		return w, errNoTools
 	}
 	h.Write(sizes.Bytes())
-	return names, hex.EncodeToString(h.Sum(nil)), nil
+	w.digest = hex.EncodeToString(h.Sum(nil))
+	return w, nil
 }
 
 // hashStart adds the beginning of a file to a hash and returns its size.

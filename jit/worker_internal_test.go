@@ -43,10 +43,11 @@ func TestCompileScript(t *testing.T) {
 	write(tool, "version 1")
 	tc := &toolchain.Toolchain{Files: []toolchain.File{{Name: "commands"}, {Name: "tool", Path: tool}}, VersionLine: "tool 1"}
 	compile := `printf 'unit.o: a.cpp \\\n sub/b.h missing.h\n' >../out/unit.d; printf '. sub/c.h\n' >"$CC_PRINT_HEADERS_FILE"`
-	script, err := compileScript(tc, []string{"/bin/sh", "-c", compile})
+	tools, err := readTools(tc, toolchain.Whole)
 	if err != nil {
 		t.Fatal(err)
 	}
+	script := compileScript(tc, tools, []string{"/bin/sh", "-c", compile})
 	run := func() (string, error) {
 		work := t.TempDir()
 		for _, name := range []string{"a.cpp", "sub/b.h", "sub/c.h", "unread.h"} {
@@ -149,5 +150,35 @@ func TestCheckSent(t *testing.T) {
 		if err := checkSent(&c.tree, &c.system, sent); (err == nil) != c.ok {
 			t.Errorf("%s: %v", c.name, err)
 		}
+	}
+}
+
+// TestToolsOfHostPass checks that the host pass has one command for all targets: a worker compares only the files that they share.
+func TestToolsOfHostPass(t *testing.T) {
+	dir := t.TempDir()
+	var files []toolchain.File
+	for _, name := range []string{"compiler", "gfx90a", "gfx942"} {
+		p := filepath.Join(dir, name)
+		if err := os.WriteFile(p, []byte(name), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, toolchain.File{Name: name, Path: p})
+	}
+	r := newRemote(struct{ Executor }{}, 1)
+	digests := map[toolchain.Pass]map[string]bool{toolchain.Host: {}, toolchain.Device: {}}
+	for _, own := range files[1:] {
+		tc := &toolchain.Toolchain{
+			HostDigest: "host", HostFiles: files[:1], Digest: own.Name, Files: []toolchain.File{files[0], own},
+		}
+		for pass := range digests {
+			tools, err := r.toolsOf(tc, pass)
+			if err != nil {
+				t.Fatal(err)
+			}
+			digests[pass][tools.digest] = true
+		}
+	}
+	if len(digests[toolchain.Host]) != 1 || len(digests[toolchain.Device]) != 2 {
+		t.Errorf("digests of the files by pass %v; want one of the host pass and two of the device passes", digests)
 	}
 }

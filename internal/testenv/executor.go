@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"net"
 	"os"
@@ -19,9 +20,16 @@ type Executor struct {
 	log  bytes.Buffer
 }
 
-// StartExecutor starts buildbox-casd with its files in dir and two workers. With root, a folder made by scripts/rocm-root.sh, that is
-// the root folder of the workers; with "" they have this machine's. The caller stops it.
-func StartExecutor(program, dir, root string) (*Executor, error) {
+// ExecutorOptions are the settings of an [Executor].
+type ExecutorOptions struct {
+	Dir  string // for its files
+	Root string // root folder of its workers, made by scripts/root.sh; "" for this machine's
+	Jobs int    // commands that it runs at a time; 0 for 2
+	Next string // address of a server that has the storage, and that runs the commands for which this one has no worker
+}
+
+// StartExecutor starts buildbox-casd. The caller stops it.
+func StartExecutor(program string, o ExecutorOptions) (*Executor, error) {
 	program, err := filepath.EvalSymlinks(program)
 	if err != nil {
 		return nil, err
@@ -30,10 +38,15 @@ func StartExecutor(program, dir, root string) (*Executor, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &Executor{Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Dir: dir}
+	x := &Executor{Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Dir: o.Dir}
 	argv := []string{program, "--bind", x.Host, "--buildbox-run=" + filepath.Join(filepath.Dir(program), "buildbox-run-hosttools"),
-		"--jobs", "2", "--quota-high", "5G", filepath.Join(dir, "casd")}
-	if root != "" {
+		"--jobs", strconv.Itoa(cmp.Or(o.Jobs, 2)), "--quota-high", "5G"}
+	if o.Next != "" {
+		next := "http://" + o.Next
+		argv = append(argv, "--cas-remote", next, "--ac-remote", next, "--exec-remote", next, "--exec-hybrid-queue-limit", "1")
+	}
+	argv = append(argv, filepath.Join(o.Dir, "casd"))
+	if root, dir := o.Root, o.Dir; root != "" {
 		boxes := filepath.Dir(filepath.Dir(program))
 		argv = append([]string{"bwrap", "--die-with-parent", "--ro-bind", filepath.Join(root, "usr"), "/usr",
 			"--symlink", "usr/bin", "/bin", "--symlink", "usr/sbin", "/sbin", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64",
@@ -41,7 +54,7 @@ func StartExecutor(program, dir, root string) (*Executor, error) {
 			"--ro-bind", boxes, boxes, "--bind", dir, dir, "--"}, argv...)
 	}
 	x.cmd = exec.Command(argv[0], argv[1:]...)
-	x.cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "TMPDIR=" + dir}
+	x.cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "TMPDIR=" + o.Dir}
 	x.cmd.Stdout, x.cmd.Stderr = &x.log, &x.log
 	if err := x.cmd.Start(); err != nil {
 		return nil, err

@@ -128,6 +128,14 @@ func (tc *Toolchain) Identity(p Pass) string {
 	return tc.Digest
 }
 
+// FilesOf returns the files that Identity covers.
+func (tc *Toolchain) FilesOf(p Pass) []File {
+	if p == Host {
+		return tc.HostFiles
+	}
+	return tc.Files
+}
+
 // For returns the target of a pass for keys and messages. The host pass for all targets has one: "hip host".
 func (p Pass) For(t target.Target) string {
 	if p == Host {

@@ -86,7 +86,7 @@ func (s *search) identify() error {
 		return err
 	}
 	host := mergeFiles(driver, common.allFiles("commands"))
-	s.tc.HostDigest = digestOf(s.tc, host)
+	s.tc.HostFiles, s.tc.HostDigest = host, digestOf(s.tc, host)
 	s.tc.Files = mergeFiles(host, device.allFiles("commands for the device"))
 	s.tc.Unknown = cmp.Or(common.Unknown, device.Unknown)
 	s.tc.Digest = digestOf(s.tc, s.tc.Files)

@@ -36,6 +36,7 @@ type Toolchain struct {
 	Digest      string   // identity by content, hexadecimal; the same wherever the same files are installed
 	HostDigest  string   // of the files that all targets share; see Identity
 	Files       []File   // the files that Digest covers, by name
+	HostFiles   []File   // the files that HostDigest covers, by name
 	IncludeDirs []string // where the compiler searches system headers, in its order and spelling
 	LibraryDirs []string // where the linker searches libraries, in the driver's order and spelling
 	Folders     string   // digest of IncludeDirs and LibraryDirs, hexadecimal
