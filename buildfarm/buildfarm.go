@@ -10,6 +10,7 @@ package buildfarm
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/url"
 	"os"
@@ -22,15 +23,13 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/settings"
 	"github.com/aiter-go/aiter/jit"
 )
 
 // DefaultWait is the default of AITER_JIT_EXECUTOR_WAIT.
 const DefaultWait = 2 * time.Minute
-
-// suspension is how long a process runs all commands itself after the farm could not be reached or did not answer.
-const suspension = time.Minute
 
 // executor runs commands on one farm.
 type executor struct {
@@ -40,6 +39,8 @@ type executor struct {
 	wait     time.Duration // bounds each call, and the time without progress
 	platform []property
 	token    string // file with a bearer token, "" for none
+	store    *cache.Dir
+	log      *slog.Logger
 
 	needsCertificate atomic.Bool // the server requests a client certificate, and none is configured
 
@@ -61,7 +62,7 @@ var (
 // Open returns the executor at an address: grpcs://HOST:PORT/INSTANCE, or grpc:// without TLS on loopback. It opens no connection.
 // The variables AITER_JIT_EXECUTOR_WAIT, _PLATFORM, _TOKEN and _CERTS configure it. The error is an *EnvironmentError of package registry.
 func Open(o jit.ExecutorOptions) (jit.Executor, error) {
-	x := &executor{wait: DefaultWait, token: o.Getenv("AITER_JIT_EXECUTOR_TOKEN")}
+	x := &executor{wait: DefaultWait, token: o.Getenv("AITER_JIT_EXECUTOR_TOKEN"), store: o.Cache, log: o.Logger}
 	fail := func(name, value string, err error) (jit.Executor, error) {
 		return nil, &settings.EnvironmentError{Name: name, Value: value, Err: err}
 	}
@@ -132,29 +133,4 @@ func parsePlatform(list string) ([]property, error) {
 		out = append(out, property{name, value})
 	}
 	return out, nil
-}
-
-// suspended fails if the farm failed a short time ago.
-func (x *executor) suspended() error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if time.Now().Before(x.until) {
-		return &jit.ExecutorError{Cause: jit.ExecutorSuspended, Err: fmt.Errorf("%s is not asked before %s: %w",
-			x.host, x.until.Format(time.TimeOnly), x.fault)}
-	}
-	return nil
-}
-
-// suspend notes a failure after which other commands do not wait for the farm too.
-func (x *executor) suspend(err error) {
-	var e *jit.ExecutorError
-	if !errors.As(err, &e) {
-		return
-	}
-	switch e.Cause {
-	case jit.ExecutorUnreachable, jit.ExecutorTimeout, jit.ExecutorDenied:
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		x.until, x.fault = time.Now().Add(suspension), e.Err
-	}
 }

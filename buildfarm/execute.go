@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"cloud.google.com/go/longrunning/autogen/longrunningpb"
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -30,9 +31,10 @@ func (x *executor) Execute(ctx context.Context, c jit.RemoteCommand) (jit.Execut
 	if err := x.suspended(); err != nil {
 		return jit.Execution{}, err
 	}
+	start := time.Now()
 	run, err := x.execute(ctx, c)
 	if err != nil && ctx.Err() == nil {
-		x.suspend(err)
+		x.suspend(err, time.Since(start))
 	}
 	return run, err
 }

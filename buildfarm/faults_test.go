@@ -150,6 +150,38 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestNextProcess starts another process after a farm failed. It asks a farm that failed at once, and none that let a command wait.
+func TestNextProcess(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		fault fault
+		asked bool
+	}{{"failed at once", unavailable("GetCapabilities"), true}, {"silent", silent("GetCapabilities"), false}} {
+		t.Run(c.name, func(t *testing.T) {
+			p := newProxy(t, startFarm(t, "").Host)
+			p.set(c.fault)
+			x := newClient(t, "grpc://"+p.host)
+			x.env["AITER_JIT_EXECUTOR_WAIT"] = "2s"
+			x.build(small())
+			p.set(fault{})
+			x.tree.Write("include/value.h", "#define VALUE 3 // edited\n")
+			start := time.Now()
+			x.build(small())
+			causes := x.failures()
+			if asked := len(p.calls) > 0; asked != c.asked {
+				t.Errorf("the next process asked the farm: %t, want %t; causes %q", asked, c.asked, causes)
+			}
+			var want []jit.ExecutorCause
+			if !c.asked {
+				want = []jit.ExecutorCause{jit.ExecutorSuspended, jit.ExecutorSuspended} // of the two compiles
+			}
+			if !slices.Equal(causes, want) {
+				t.Errorf("causes %q after %s, want %q", causes, time.Since(start), want)
+			}
+		})
+	}
+}
+
 // TestStopped stops the server while a client waits for it.
 func TestStopped(t *testing.T) {
 	farm := startFarm(t, "")

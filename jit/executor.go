@@ -45,6 +45,7 @@ type OpenExecutor func(ExecutorOptions) (Executor, error)
 // ExecutorOptions are the settings of an executor. All fields are required.
 type ExecutorOptions struct {
 	Address string              // "grpcs://farm:8980/instance"
+	Cache   *cache.Dir          // has the faults that the user's processes share
 	Getenv  func(string) string // reads an environment variable
 	Logger  *slog.Logger
 }

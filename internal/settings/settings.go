@@ -124,7 +124,7 @@ func (s Settings) OpenManager(ctx context.Context) (*jit.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	executor, err := s.openExecutor()
+	executor, err := s.openExecutor(store)
 	if err != nil {
 		return nil, err
 	}
@@ -156,12 +156,12 @@ func (s Settings) openSource(store *cache.Dir) (jit.Source, error) {
 }
 
 // openExecutor opens the build farm, nil if there is none.
-func (s Settings) openExecutor() (jit.Executor, error) {
+func (s Settings) openExecutor(store *cache.Dir) (jit.Executor, error) {
 	address := cmp.Or(s.ExecutorAddress, s.env("AITER_JIT_EXECUTOR"))
 	if s.Executor == nil || address == "" || s.NoCompile {
 		return nil, nil
 	}
-	return s.Executor(jit.ExecutorOptions{Address: address, Getenv: s.env, Logger: s.Logger})
+	return s.Executor(jit.ExecutorOptions{Address: address, Cache: store, Getenv: s.env, Logger: s.Logger})
 }
 
 // CacheOptions returns the options with which the settings open the kernel cache.
