@@ -24,7 +24,7 @@ space := $() $()
 KERNEL_TESTS := TestCallInPieces TestCPULevels TestEdges TestLargeSequences TestLongRows TestMachineCode TestMatrixBuilds \
 	TestRMSNormLongRows TestRunningProducts TestServingLarge TestWide TestWidths
 
-.PHONY: help build release demo test test-race test-kernels test-sanitize test-bookworm lint fuzz bench bench-cold rocm rocm-bookworm python cuda browser aarch64 registry executor clean
+.PHONY: help build release demo test test-race test-aiter test-kernels test-sanitize test-bookworm lint fuzz bench bench-cold rocm rocm-bookworm python cuda browser aarch64 registry executor clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -46,6 +46,10 @@ test: python ## set up hipcc and Python (as root) and run the quick tests, with 
 test-race: ## run all tests of Go code under the race detector; needs the tools that `make test` installs
 	AITER_REQUIRE_TOOLS="$(REQUIRE)" CGO_ENABLED=1 go test -race -vet=off -timeout 45m $(PACKAGES)
 	CGO_ENABLED=1 go -C otelaiter test -race ./...
+
+test-aiter: ## build operators of an AIter checkout and call them on the AMD GPUs: make test-aiter CHECKOUT=DIR
+	@test -d "$(CHECKOUT)" || { echo "CHECKOUT is no folder: name a checkout of github.com/ROCm/aiter"; exit 1; }
+	AITER_CHECKOUT="$(abspath $(CHECKOUT))" AITER_REQUIRE_TOOLS=hipcc go test -count=1 -v -run '^TestUpstream$$' ./op_tests
 
 test-kernels: ## run the long tests of compiled code, which test-race skips or samples
 	AITER_REQUIRE_TOOLS="$(REQUIRE)" go test -timeout 30m -run '^($(subst $(space),|,$(KERNEL_TESTS)))$$' ./op_tests ./registry

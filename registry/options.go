@@ -46,6 +46,8 @@ type Options struct {
 	// replaces that source, so that a user can edit what the program contains. If it declares the support module,
 	// module_aiter_ffi, it is a complete tree of aiter, and replaces the built-in modules and headers. A
 	// configuration with "builtin = false" does the same.
+	//
+	// AITER_CHECKOUT, the absolute path of a checkout of AMD's AIter, adds operators that are built from its sources.
 	Modules []Source
 
 	// NoBuiltin leaves out the operators of aiter. Their headers and the support module stay.

@@ -75,7 +75,9 @@ func (s Settings) readSources() (sources, error) {
 			roots = append(roots, x)
 		}
 	}
-	for i, from := range s.Sources {
+	list, err := s.allSources()
+	errs = append(errs, err)
+	for i, from := range list {
 		from.Name = cmp.Or(from.Name, from.folder(), fmt.Sprintf("Modules[%d]", i))
 		x, err := s.read(from, "")
 		errs = append(errs, err)
@@ -101,6 +103,29 @@ func (s Settings) readSources() (sources, error) {
 		return nil, err
 	}
 	return slices.Insert(all, 0, program), nil
+}
+
+// CheckoutVariable names a checkout of AMD's AIter. With it, operators that are built from the checkout are one more source.
+const CheckoutVariable = "AITER_CHECKOUT"
+
+// upstreamDir has the declarations and adapters of AIter's operators in [aiter.Sources].
+const upstreamDir = "csrc/upstream"
+
+// allSources returns the Sources, and the one for AIter's checkout if there is one. The folder itself need not exist: prebuilt
+// libraries do not need it. The error is an *EnvironmentError.
+func (s Settings) allSources() ([]Source, error) {
+	dir := s.env(CheckoutVariable)
+	if dir == "" {
+		return s.Sources, nil
+	}
+	if !filepath.IsAbs(dir) {
+		return nil, &EnvironmentError{CheckoutVariable, dir, errors.New("expected an absolute path of a checkout of AIter")}
+	}
+	files, err := fs.Sub(aiter.Sources, upstreamDir)
+	if err != nil {
+		return nil, err
+	}
+	return append(slices.Clip(s.Sources), Source{Files: files, Name: "AIter of " + CheckoutVariable}), nil
 }
 
 // readProgram reads the configuration in the program. Without roots, [Settings.Config] names it.

@@ -1,0 +1,216 @@
+// Operators of an AIter checkout as operators of this project.
+//
+//   #include <aiter/upstream.h>
+//   #include "kernels/pos_encoding_kernels.cu"  // of the checkout
+//   AITER_UPSTREAM(aiter_rotary_embedding_fwd, rotary_embedding, arg("positions"), arg("query"), ...)
+//
+// exports a C++ function with AIter's argument types: aiter_tensor_t from DLPack, numbers with a check of their range. The
+// function runs on the call's stream and device. AITER_CHECK and HIP_CALL, which end the process in AIter, throw, and the call
+// returns the error. HipDeviceGuard of AIter's headers keeps its HIP_CALL, so the device is selected here first.
+#pragma once
+
+#include <hip/hip_runtime.h>
+
+#include <optional>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "ffi.h"
+
+#include "aiter_hip_common.h"  // of the checkout, as the next two
+
+#undef AITER_CHECK
+#undef HIP_CALL
+#undef HIP_CALL_LAUNCH
+#define AITER_CHECK(x, ...)                                                                                  \
+  do {                                                                                                       \
+    if (!(x)) [[unlikely]] ::aiter::upstream::fail(#x, __FILE__, __LINE__ __VA_OPT__(, ) __VA_ARGS__);       \
+  } while (0)
+#define HIP_CALL(call)                                                                                       \
+  do {                                                                                                       \
+    if (const hipError_t e = (call); e != hipSuccess) [[unlikely]]                                           \
+      ::aiter::upstream::fail_hip(#call, hipGetErrorString(e), __FILE__, __LINE__);                          \
+  } while (0)
+#define HIP_CALL_LAUNCH(call) HIP_CALL(call)
+
+#ifndef __HIP_DEVICE_COMPILE__
+// The libstdc++ that is linked into a library may be of a newer system and call this function of glibc 2.38. With a definition
+// here the library also loads on older systems.
+extern "C" {
+unsigned long aiter_upstream_strtoul(const char*, char**, int) __asm__("strtoul");
+__attribute__((weak, visibility("hidden"))) unsigned long __isoc23_strtoul(const char* text, char** end, int base) {
+  return aiter_upstream_strtoul(text, end, base);
+}
+}
+#endif
+
+namespace aiter::upstream {
+
+// CheckError is a failed AITER_CHECK. HIP's failures are std::runtime_error.
+struct CheckError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// place names a line without the folders of the machine.
+inline std::string place(const char* file, int line) {
+  const char* slash = __builtin_strrchr(file, '/');
+  return std::string(slash ? slash + 1 : file) + ":" + std::to_string(line);
+}
+
+template <class... A> [[noreturn]] inline void fail(const char* condition, const char* file, int line, A&&... parts) {
+  std::ostringstream text;
+  if constexpr (sizeof...(A) > 0) {
+    (text << ... << std::forward<A>(parts));
+  } else {
+    text << "expected " << condition;
+  }
+  text << " (" << place(file, line) << ")";
+  throw CheckError(text.str());
+}
+
+[[noreturn]] inline void fail_hip(const char* call, const char* reason, const char* file, int line) {
+  throw std::runtime_error(std::string(call) + ": " + reason + " (" + place(file, line) + ")");
+}
+
+}  // namespace aiter::upstream
+
+#include "aiter_stream.h"
+#include "aiter_tensor.h"
+
+namespace aiter::upstream {
+
+// Call collects what the arguments of a call determine.
+struct Call {
+  int position = 0;       // of the argument that is converted, from 1
+  bool on_device = false; // a tensor was seen
+  DLDevice device{};      // of the first tensor
+};
+
+// element_type returns an AiterDtype, -1 if AIter has none for the type.
+inline int element_type(const DLDataType& d) {
+  if (d.lanes != 1) return -1;
+  switch (uint32_t(d.bits) << 8 | d.code) {
+    case 16 << 8 | 2: return AITER_DTYPE_fp16;
+    case 32 << 8 | 2: return AITER_DTYPE_fp32;
+    case 16 << 8 | 4: return AITER_DTYPE_bf16;
+    case 8 << 8 | 0: return AITER_DTYPE_i8;
+    case 16 << 8 | 0: return AITER_DTYPE_i16;
+    case 32 << 8 | 0: return AITER_DTYPE_i32;
+    case 64 << 8 | 0: return AITER_DTYPE_i64;
+    case 8 << 8 | 1: case 8 << 8 | 6: return AITER_DTYPE_u8;
+    case 32 << 8 | 1: return AITER_DTYPE_u32;
+    case 64 << 8 | 1: return AITER_DTYPE_u64;
+    default: return -1;
+  }
+}
+
+// convert makes AIter's value of a decoded argument.
+inline Status convert(const TensorView& t, aiter_tensor_t* to, Call* call) {
+  constexpr int most = int(sizeof to->shape / sizeof to->shape[0]);
+  if (t.rank() > most) return value_error("argument '%s': expected at most %d dimensions, got %d", t.name(), most, t.rank());
+  const DLDevice d = t.device();
+  if (d.type != kROCM)
+    return value_error("argument '%s': expected a tensor in the memory of a ROCm device, got device type %d", t.name(), int(d.type));
+  if (call->on_device && d.id != call->device.id)
+    return value_error("argument '%s': expected device %d as the tensors before it, got %d", t.name(), int(call->device.id), int(d.id));
+  const DLDataType e = t.raw_dtype();
+  const int type = element_type(e);
+  if (type < 0)
+    return type_error("argument '%s': AIter has no element type with DLPack's code %d, %d bits and %d lanes", t.name(), int(e.code),
+                      int(e.bits), int(e.lanes));
+  *to = aiter_tensor_t{};
+  to->ptr = t.data(), to->ndim = t.rank(), to->numel_ = 1, to->dtype_ = AiterDtype(type), to->device_id = d.id;
+  for (int i = 0; i < t.rank(); i++) to->shape[i] = t.size(i), to->strides[i] = t.stride(i), to->numel_ *= size_t(t.size(i));
+  if (to->numel_ > 0 && !to->ptr) return value_error("argument '%s': expected memory, got a null pointer", t.name());
+  call->on_device = true, call->device = d;
+  return Status();
+}
+
+// A tensor that is not given is empty.
+inline Status convert(const Optional<TensorView>& t, std::optional<aiter_tensor_t>* to, Call* call) {
+  if (!t) return Status();
+  return convert(t.value, &to->emplace(), call);
+}
+
+inline Status convert(bool v, bool* to, Call*) {
+  *to = v;
+  return Status();
+}
+
+template <class T> std::enable_if_t<std::is_integral_v<T> || std::is_enum_v<T>, Status> convert(int64_t v, T* to, Call* call) {
+  *to = T(v);
+  if (int64_t(*to) != v) return value_error("argument %d: %lld does not fit in %d bytes", call->position, (long long)v, int(sizeof(T)));
+  return Status();
+}
+
+template <class T> std::enable_if_t<std::is_floating_point_v<T>, Status> convert(double v, T* to, Call*) {
+  *to = T(v);
+  return Status();
+}
+
+// Decoded<T> is the type that ffi.h decodes for an AIter argument T.
+template <class T, class = void> struct DecodedAs { using type = int64_t; };  // integers and enums
+template <> struct DecodedAs<bool> { using type = bool; };
+template <> struct DecodedAs<aiter_tensor_t> { using type = TensorView; };
+template <> struct DecodedAs<std::optional<aiter_tensor_t>> { using type = Optional<TensorView>; };
+template <class T> struct DecodedAs<T, std::enable_if_t<std::is_floating_point_v<T>>> { using type = double; };
+template <class T> using Decoded = typename DecodedAs<std::decay_t<T>>::type;
+
+// OnDevice selects the device of a call, and restores the one before it.
+class OnDevice {
+ public:
+  explicit OnDevice(int id) {
+    HIP_CALL(hipGetDevice(&before_));
+    HIP_CALL(hipSetDevice(id));
+  }
+  ~OnDevice() { (void)hipSetDevice(before_); }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+ private:
+  int before_ = 0;
+};
+
+// Throwing makes checks in AIter's own headers throw.
+class Throwing {
+ public:
+  Throwing() : before_(std::exchange(aiter_detail::g_aiter_can_throw, true)) {}
+  ~Throwing() { aiter_detail::g_aiter_can_throw = before_; }
+
+ private:
+  bool before_;
+};
+
+template <auto fn, class F = decltype(fn)> struct Adapted;
+template <auto fn, class... A> struct Adapted<fn, void (*)(A...)> {
+  static Status run(Decoded<A>... given) {
+    std::tuple<std::decay_t<A>...> values{};
+    Call call;
+    Status s;
+    std::apply([&](auto&... to) { (void)((call.position++, good(convert(given, &to, &call), &s)) && ...); }, values);
+    if (s.failed()) return s;
+    if (!call.on_device) return value_error("expected a tensor in the memory of a ROCm device, got none");
+    try {
+      const OnDevice device(call.device.id);
+      const Throwing throwing;
+      ::aiter::setCurrentHIPStream(static_cast<hipStream_t>(TVMFFIEnvGetStream(call.device.type, call.device.id)));
+      std::apply([](auto&... v) { fn(static_cast<A>(v)...); }, values);
+    } catch (const CheckError& e) {
+      return value_error("%s", e.what());
+    } catch (const std::exception& e) {
+      return runtime_error("%s", e.what());
+    }
+    return Status();
+  }
+};
+
+// packed reports whether the elements are adjacent in row-major order.
+inline bool packed(const aiter_tensor_t& t) { return t.is_contiguous(); }
+
+}  // namespace aiter::upstream
+
+#define AITER_UPSTREAM(name, fn, ...) AITER_EXPORT(name, (::aiter::upstream::Adapted<&fn>::run), __VA_ARGS__)

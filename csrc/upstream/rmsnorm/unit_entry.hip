@@ -1,0 +1,1 @@
+#include "kernels/rmsnorm/rmsnorm_opus_norm_entry.cu"  // of the checkout

@@ -1,0 +1,284 @@
+//go:build linux
+
+package optests_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aiter-go/aiter/device"
+	"github.com/aiter-go/aiter/internal/settings"
+	"github.com/aiter-go/aiter/internal/testenv"
+	"github.com/aiter-go/aiter/jit"
+	targets "github.com/aiter-go/aiter/jit/target"
+	optests "github.com/aiter-go/aiter/op_tests"
+	"github.com/aiter-go/aiter/registry"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// TestUpstream builds operators from sources with AIter's layout, for GPUs of two architectures, and calls them on the ROCm
+// devices of the machine. AITER_CHECKOUT names a checkout of AIter (make test-aiter); else a small tree of this project, which has one
+// of the modules, replaces it.
+func TestUpstream(t *testing.T) {
+	testenv.SkipRace(t)
+	checkout, modules := upstreamCheckout(t)
+	env := func(name string) string {
+		switch name {
+		case settings.CheckoutVariable:
+			return checkout
+		case "HIPCC":
+			return testenv.Tool(t, "hipcc")
+		}
+		return os.Getenv(name)
+	}
+	build, err := settings.Settings{Getenv: env}.OpenManager(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer build.Close()
+	var requests []jit.Request
+	for _, m := range modules {
+		for _, arch := range []string{"gfx942", "gfx1100"} {
+			to, err := targets.Parse(arch)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if arch == "gfx942" || !testing.Short() {
+				requests = append(requests, jit.Request{Module: m, Target: to})
+			}
+		}
+	}
+	if _, err := build.Build(t.Context(), requests...); err != nil {
+		t.Fatal(err)
+	}
+	reg, err := registry.Open(t.Context(), registry.Options{Getenv: env})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reg.Close()
+	all, err := reg.Devices().All()
+	if err != nil {
+		t.Log(err)
+	}
+	i := slices.IndexFunc(all, func(d device.Info) bool { return d.Device.Type == tensor.ROCM })
+	if i < 0 {
+		t.Log("no ROCm device: the modules were built, not called")
+		return
+	}
+	dev := all[i].Device
+	for _, op := range upstreamOps() {
+		if module := upstreamModule(op.Name); slices.Contains(modules, module) {
+			optests.Run(t, reg, op, dev)
+		}
+	}
+	t.Run("wrong calls", func(t *testing.T) { wrongUpstreamCalls(t, reg, dev) })
+}
+
+// upstreamCheckout returns the folder of AIter's sources and the modules to test.
+func upstreamCheckout(t *testing.T) (dir string, modules []string) {
+	if dir = os.Getenv(settings.CheckoutVariable); dir != "" {
+		return dir, []string{"module_aiter_pos_encoding", "module_aiter_causal_conv1d_update", "module_aiter_rmsnorm"}
+	}
+	dir, err := filepath.Abs("testdata/upstream")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir, []string{"module_aiter_pos_encoding"}
+}
+
+func upstreamModule(op string) string {
+	switch {
+	case strings.Contains(op, "rotary"):
+		return "module_aiter_pos_encoding"
+	case strings.Contains(op, "rms_norm"):
+		return "module_aiter_rmsnorm"
+	}
+	return "module_" + op
+}
+
+// upstreamOps declares the operators with float64 references.
+func upstreamOps() []optests.Operator {
+	ops := []optests.Operator{
+		{Name: "aiter_rotary_embedding_fwd", Reference: rotated}, {Name: "aiter_batched_rotary_embedding", Reference: rotated},
+		{Name: "aiter_causal_conv1d_update", Reference: convolved},
+		{Name: "aiter_rms_norm", Reference: normed}, {Name: "aiter_fused_add_rms_norm", Reference: normed},
+		{Name: "aiter_add_rms_norm", Reference: normed},
+	}
+	for n, dt := range []tensor.DType{tensor.Float32, tensor.Float16, tensor.BFloat16} {
+		of := func(shape ...int64) optests.TensorArg { return optests.TensorArg{DType: dt, Shape: shape} }
+		filled := func(shape ...int64) optests.TensorArg {
+			return optests.TensorArg{DType: dt, Shape: shape, Fill: normal}
+		}
+		below := func(n, size int64) optests.TensorArg {
+			return optests.TensorArg{DType: tensor.Int64, Shape: []int64{size}, Fill: func(r *rand.Rand, values []float64) {
+				for i := range values {
+					values[i] = float64(r.Int64N(n))
+				}
+			}}
+		}
+		for flags := range 4 {
+			rope := map[string]any{"positions": below(7, 3), "query": filled(3, 4*16), "key": filled(3, 16), "head_size": 16,
+				"cos_cache": of(14, 6), "sin_cache": of(14, 6), "is_neox": flags&1 != 0, "is_nope_first": flags&2 != 0}
+			ops[0].Cases = append(ops[0].Cases, optests.Call{Args: rope})
+			batched := map[string]any{"rot_dim": 12, "cos_sin_cache_offsets": below(7, 3)}
+			for k, v := range rope {
+				batched[k] = v
+			}
+			ops[1].Cases = append(ops[1].Cases, optests.Call{Args: batched})
+		}
+		for width := int64(2); width <= 4; width++ {
+			ops[2].Cases = append(ops[2].Cases, optests.Call{Seed: uint64(width), Args: map[string]any{"x": of(2, 5, 2),
+				"conv_state": filled(2, 5, width-1), "weight": of(5, width), "bias": of(5), "out": of(2, 5, 2), "use_silu": width > 2}})
+		}
+		dim := []int64{64, 512, 1000}[n]
+		ops[3].Cases = append(ops[3].Cases,
+			optests.Call{Args: map[string]any{"out": of(3, dim), "input": of(3, dim), "weight": of(dim), "epsilon": 1e-5}},
+			optests.Call{Args: map[string]any{"out": of(1, 2, dim), "input": of(1, 2, dim), "weight": of(dim), "epsilon": 1e-5, "gemma_norm": true}})
+		ops[4].Cases = append(ops[4].Cases,
+			optests.Call{Args: map[string]any{"input": filled(3, dim), "residual": filled(3, dim), "weight": of(dim), "epsilon": 1e-5}})
+		ops[5].Cases = append(ops[5].Cases, optests.Call{Args: map[string]any{"out": of(3, dim), "input": of(3, dim),
+			"residual_in": of(3, dim), "residual_out": of(3, dim), "weight": of(dim), "epsilon": 1e-5}})
+	}
+	return ops
+}
+
+func normal(r *rand.Rand, values []float64) {
+	for i := range values {
+		values[i] = r.NormFloat64()
+	}
+}
+
+// rotated rotates pairs of the elements of a head by the angle of the token's position.
+func rotated(in optests.Inputs) map[string][]float64 {
+	neox, last := in.Call.Args["is_neox"].(bool), in.Call.Args["is_nope_first"].(bool)
+	half, want := int(in.Shape("cos_cache")[1]), map[string][]float64{}
+	for _, name := range []string{"query", "key"} {
+		out, width := slices.Clone(in.Values[name]), int(in.Shape(name)[1])
+		for head := 0; head < len(out); head += 16 {
+			token := head / width
+			p := int(in.Values["positions"][token])
+			if offsets := in.Values["cos_sin_cache_offsets"]; offsets != nil {
+				p += int(offsets[token])
+			}
+			for i := range half {
+				a, b := head+2*i, head+2*i+1
+				if neox {
+					a, b = head+i, head+i+half
+				}
+				if last {
+					a, b = a+16-2*half, b+16-2*half
+				}
+				c, s, u, v := in.Values["cos_cache"][p*half+i], in.Values["sin_cache"][p*half+i], out[a], out[b]
+				out[a], out[b] = u*c-v*s, v*c+u*s
+			}
+		}
+		want[name] = out
+	}
+	return want
+}
+
+func sigmoid(v float64) float64 { return 1 / (1 + math.Exp(-v)) }
+
+// convolved appends x to the state of each channel, and filters it.
+func convolved(in optests.Inputs) map[string][]float64 {
+	dim, n, width := int(in.Shape("x")[1]), int(in.Shape("x")[2]), int(in.Shape("weight")[1])
+	var out, state []float64
+	for row := range int(in.Shape("x")[0]) * dim {
+		line := append(slices.Clone(in.Values["conv_state"][row*(width-1):(row+1)*(width-1)]), in.Values["x"][row*n:(row+1)*n]...)
+		for i := range n {
+			sum := in.Values["bias"][row%dim]
+			for k := range width {
+				sum += in.Values["weight"][row%dim*width+k] * line[i+k]
+			}
+			if in.Call.Args["use_silu"].(bool) {
+				sum *= sigmoid(sum)
+			}
+			out = append(out, sum)
+		}
+		state = append(state, line[n:]...)
+	}
+	return map[string][]float64{"out": out, "conv_state": state}
+}
+
+// normed is RMSNorm, after the addition of a residual if there is one.
+func normed(in optests.Inputs) map[string][]float64 {
+	x, weight := slices.Clone(in.Values["input"]), in.Values["weight"]
+	residual := in.Values["residual"]
+	if residual == nil {
+		residual = in.Values["residual_in"]
+	}
+	for i := range residual {
+		x[i] += residual[i]
+	}
+	out, gemma := slices.Clone(x), 0.0
+	if in.Call.Args["gemma_norm"] == true {
+		gemma = 1
+	}
+	for row := range slices.Chunk(out, len(weight)) {
+		sum := 0.0
+		for _, v := range row {
+			sum += v * v
+		}
+		for i := range row {
+			row[i] *= (weight[i] + gemma) / math.Sqrt(sum/float64(len(row))+1e-5)
+		}
+	}
+	return map[string][]float64{"out": out, "input": out, "residual": x, "residual_out": x}
+}
+
+// wrongUpstreamCalls replaces each argument of correct calls by wrong ones. Each call must fail and must not end the process.
+func wrongUpstreamCalls(t *testing.T, reg *registry.Registry, dev tensor.Device) {
+	upload := func(dt tensor.DType, shape ...int64) *tensor.Tensor {
+		x, err := tensor.New(dt, shape...)
+		if err == nil {
+			x, err = reg.Devices().Upload(t.Context(), x, dev)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	op, err := reg.Lookup("aiter_rotary_embedding_fwd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := tensor.Float32
+	right := []any{upload(tensor.Int64, 3), upload(f, 3, 32), upload(f, 3, 16), 16, upload(f, 8, 6), upload(f, 8, 6), true, false}
+	if err := op.Call(t.Context(), right...); err != nil {
+		t.Fatal(err)
+	}
+	host, err := tensor.New(f, 3, 32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := []any{nil, host, upload(f, 3), upload(f, 3, 32, 1), upload(f, 2, 31), upload(tensor.Int32, 3, 32), upload(tensor.Bool, 3, 16),
+		upload(f), "text", -1, 0, 1.5, 5}
+	calls := 0
+	for i := range right {
+		for _, v := range wrong {
+			switch v.(type) {
+			case int, float64:
+				if i > 5 || i == 3 && v == 1.5 { // an int is a bool
+					continue
+				}
+			}
+			args := slices.Clone(right)
+			args[i] = v
+			if err := op.Call(t.Context(), args...); err == nil {
+				t.Errorf("argument %d is %v: no error", i, v)
+			}
+			calls++
+		}
+		if err := op.Call(t.Context(), right[:i]...); err == nil {
+			t.Errorf("%d arguments: no error", i)
+		}
+	}
+	if calls < 90 {
+		t.Errorf("made %d calls, want 90 or more", calls)
+	}
+}
