@@ -192,9 +192,26 @@ func (g *goWriter) operator(op *opconfig.Op) error {
 	}
 	g.b.WriteString("}\n\n")
 	g.comment(name + " calls " + op.Name + doc + ".")
+	if len(op.Schema.Returns) > 0 {
+		return g.returning(op, name, strings.Join(set, ""), strings.Join(call, ", "))
+	}
 	fmt.Fprintf(&g.b, "func (o *Ops) %s(ctx context.Context, a %s) error {\n%s"+
 		"if o.onHost.Type != 0 {\nreturn o.%[4]s.CallHost(ctx, o.onHost, %[5]s)\n}\nreturn o.%[4]s.Call(ctx, %[5]s)\n}\n",
 		name, name, strings.Join(set, ""), unexported(name), strings.Join(call, ", "))
+	return nil
+}
+
+// returning writes the method of an operator with a result.
+func (g *goWriter) returning(op *opconfig.Op, name, set, call string) error {
+	kinds := map[schema.Kind]string{schema.Int: "int64", schema.Float: "float64", schema.Bool: "bool"}
+	kind, ok := kinds[op.Schema.Returns[0].Kind]
+	if !ok || len(op.Schema.Returns) > 1 || op.Schema.Returns[0].Optional {
+		return usagef("%s: Go programs cannot take the result %s; expected int, bool or float", op.Name, schema.Results(op.Schema.Returns))
+	}
+	fmt.Fprintf(&g.b, "func (o *Ops) %s(ctx context.Context, a %[1]s) (result %s, err error) {\n"+
+		"if o.onHost.Type != 0 {\nreturn result, &registry.ResultError{Op: %q, Reason: \"calls on host memory return none\"}\n}\n"+
+		"%sv, err := o.%s.CallReturning(ctx, %s)\nif err != nil {\nreturn result, err\n}\nreturn v.(%[2]s), nil\n}\n",
+		name, kind, op.Name, set, unexported(name), call)
 	return nil
 }
 
@@ -227,12 +244,16 @@ func (g *goWriter) comment(text string) {
 // goType returns the Go type of an argument. A default other than the zero value needs a pointer.
 func goType(op *opconfig.Op, arg schema.Arg) (string, error) {
 	kinds := map[schema.Kind]string{schema.Tensor: "*tensor.Tensor", schema.Int: "int64", schema.Float: "float64", schema.Bool: "bool",
-		schema.Str: "string"}
+		schema.Str: "string", schema.IntList: "[]int64"}
 	kind, ok := kinds[arg.Type.Kind]
 	if !ok {
 		return "", usagef("%s: argument %s is %s, which Go programs cannot pass", op.Name, arg.Name, arg.Type)
 	}
-	if arg.Type.Kind != schema.Tensor && arg.Default != nil && !isZero(arg) {
+	if arg.Type.Kind == schema.IntList && arg.Default != nil && !arg.Default.IsNone() {
+		return "", usagef("%s: argument %s has the default %s; Go code for a list with a default other than None is not generated",
+			op.Name, arg.Name, arg.Default)
+	}
+	if arg.Type.Kind != schema.Tensor && arg.Type.Kind != schema.IntList && arg.Default != nil && !isZero(arg) {
 		kind = "*" + kind
 	}
 	return kind, nil

@@ -25,6 +25,7 @@ Any operator can be called with --in and --arg, also one without a reference:
   --arg i=int32[8]:range           0, 1, 2, ...; also zeros and ones
   --arg out=like:x                 a tensor of the type and shape of x; zeros, or like:x:normal
   --arg eps=1e-6                   a number, true, false or a text; none for an optional argument
+  --arg sizes=1,2,3                a list of integers
 Arguments that are left out have the defaults of the schema (aiterctl describe OP).`
 
 // argSpec is an --arg of a tensor: type, shape and contents.
@@ -232,6 +233,8 @@ func parseScalar(kind schema.Kind, text string) (value any, err error) {
 		value, err = strconv.ParseFloat(text, 64)
 	case schema.Str:
 		return text, nil
+	case schema.IntList:
+		return parseIntList(text)
 	default:
 		return nil, fmt.Errorf("arguments of type %s cannot be given; leave it out to use its default", kind)
 	}
@@ -239,6 +242,22 @@ func parseScalar(kind schema.Kind, text string) (value any, err error) {
 		return nil, fmt.Errorf("%q is no %s", text, kind)
 	}
 	return value, nil
+}
+
+// parseIntList parses "1,2,3", and "" as an empty list.
+func parseIntList(text string) (any, error) {
+	list := []int64{}
+	if text == "" {
+		return list, nil
+	}
+	for word := range strings.SplitSeq(text, ",") {
+		n, err := strconv.ParseInt(strings.TrimSpace(word), 0, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%q is no %s; write integers as 1,2,3", text, schema.IntList)
+		}
+		list = append(list, n)
+	}
+	return list, nil
 }
 
 // makeTensor allocates and fills a tensor.

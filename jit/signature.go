@@ -22,12 +22,15 @@ import (
 // signaturePrefix begins the symbol of an operator's signature in a library.
 const signaturePrefix = "__aiter_signature_"
 
-// signature is the arguments of an operator, without the alias sets of tensors, which C++ types
+// signature is the arguments and the result of an operator, without alias sets of tensors and lengths of lists, which C++ types
 // do not have.
-type signature []schema.Arg
+type signature struct {
+	args    []schema.Arg
+	returns []schema.Type
+}
 
-// String returns the arguments as in a schema.
-func (s signature) String() string { return schema.Schema{Args: s}.String() }
+// String returns the signature as a schema without a name.
+func (s signature) String() string { return schema.Schema{Args: s.args, Returns: s.returns}.String() }
 
 // declared returns the operators of the library, in the order of the configuration.
 func (l *link) declared() []opconfig.Op {
@@ -38,9 +41,9 @@ func (l *link) declared() []opconfig.Op {
 func declaredSignature(op opconfig.Op) signature {
 	s := slices.Clone(op.Schema.Args)
 	for i := range s {
-		s[i].Type.Alias, s[i].Type.Mutable = "", false
+		s[i].Type.Alias, s[i].Type.Mutable, s[i].Type.Len = "", false, 0
 	}
-	return s
+	return signature{args: s, returns: op.Schema.Returns}
 }
 
 // wrongSignatures returns an error text about operators whose signature in the library differs
@@ -52,7 +55,7 @@ func (l *link) wrongSignatures(found map[string]signature) string {
 		if !compared {
 			continue
 		}
-		what, want, is := "result", results(op.Schema.Returns), results(nil) // C++ functions return nothing but errors
+		what, want, is := "result", schema.Results(op.Schema.Returns), schema.Results(got.returns)
 		if want == is {
 			what, want, is = difference(declaredSignature(op), got)
 		}
@@ -68,16 +71,10 @@ func (l *link) wrongSignatures(found map[string]signature) string {
 		"correct the schema, or the C++ function and its AITER_EXPORT, so that both are the same", l.mod.Name, strings.Join(wrong, "; "))
 }
 
-// results returns what an operator returns, as in a schema.
-func results(types []schema.Type) string {
-	_, after, _ := strings.Cut(schema.Schema{Returns: types}.String(), "-> ")
-	return after
-}
-
 // difference returns the first argument in which two signatures differ. want equals got if there
 // is none.
 func difference(a, b signature) (what, want, got string) {
-	for i := range max(len(a), len(b)) {
+	for i := range max(len(a.args), len(b.args)) {
 		if want, got = a.at(i), b.at(i); want != got {
 			return fmt.Sprintf("argument %d", i+1), want, got
 		}
@@ -87,15 +84,16 @@ func difference(a, b signature) (what, want, got string) {
 
 // at describes an argument: "float eps=1e-06".
 func (s signature) at(i int) string {
-	if i >= len(s) {
+	if i >= len(s.args) {
 		return "no argument"
 	}
-	return strconv.Quote(s[i].String())
+	return strconv.Quote(s.args[i].String())
 }
 
 // The layout of aiter::Signature of aiter/ffi.h.
 const (
 	signatureFormat  = 1
+	resultFormat     = 2 // as format 1, with one more entry: the result's type
 	maxSignatureArgs = 1 << 12
 )
 
@@ -109,33 +107,35 @@ type signatureArg struct {
 }
 
 // readSignature reads the signature at a symbol of a library.
-func readSignature(f *elf.File, s elf.Symbol) (signature, error) {
+func readSignature(f *elf.File, s elf.Symbol) (sig signature, err error) {
 	if int(s.Section) >= len(f.Sections) {
-		return nil, errors.New("it is in no section")
+		return sig, errors.New("it is in no section")
 	}
 	section := f.Sections[s.Section]
 	if section.Type != elf.SHT_PROGBITS || s.Value < section.Addr {
-		return nil, fmt.Errorf("it is not in the data of section %s", section.Name)
+		return sig, fmt.Errorf("it is not in the data of section %s", section.Name)
 	}
 	data := io.NewSectionReader(section, int64(s.Value-section.Addr), int64(s.Size))
 	var head signatureHeader
 	if err := binary.Read(data, f.ByteOrder, &head); err != nil {
-		return nil, err
+		return sig, err
 	}
-	if head.Format != signatureFormat || head.Count < 0 || head.Count > maxSignatureArgs {
-		return nil, fmt.Errorf("it has the format %d with %d arguments, expected the format %d; use the aiter/ffi.h of this version",
-			head.Format, head.Count, signatureFormat)
+	if head.Format != signatureFormat && head.Format != resultFormat || head.Count < 0 || head.Count > maxSignatureArgs {
+		return sig, fmt.Errorf("it has the format %d with %d arguments, expected the format %d or %d; use the aiter/ffi.h of this version",
+			head.Format, head.Count, signatureFormat, resultFormat)
 	}
-	args := make([]signatureArg, head.Count)
+	args := make([]signatureArg, head.Count+head.Format-signatureFormat)
 	if uint64(binary.Size(head)+binary.Size(args)) > s.Size {
-		return nil, fmt.Errorf("its %d bytes are too few for %d arguments", s.Size, head.Count)
+		return sig, fmt.Errorf("its %d bytes are too few for %d arguments", s.Size, head.Count)
 	}
 	if err := binary.Read(data, f.ByteOrder, args); err != nil {
-		return nil, err
+		return sig, err
 	}
-	sig := make(signature, len(args))
-	for i, a := range args {
-		sig[i] = a.arg()
+	for _, a := range args[:head.Count] {
+		sig.args = append(sig.args, a.arg())
+	}
+	for _, a := range args[head.Count:] {
+		sig.returns = append(sig.returns, a.arg().Type)
 	}
 	return sig, nil
 }
@@ -149,12 +149,14 @@ const (
 	indexFloat  = 3
 	indexTensor = 7
 	indexStr    = 8
+	indexShape  = 69
 )
 
 // arg returns the argument as a schema has it.
 func (a signatureArg) arg() schema.Arg {
 	kinds := map[int32]schema.Kind{
 		indexInt: schema.Int, indexBool: schema.Bool, indexFloat: schema.Float, indexTensor: schema.Tensor, indexStr: schema.Str,
+		indexShape: schema.IntList,
 	}
 	arg := schema.Arg{Name: cString(a.Name), Type: schema.Type{Kind: kinds[a.Type], Optional: a.Optional != 0}}
 	if v, ok := a.value(); ok {

@@ -28,16 +28,16 @@ schema = """SCHEMA"""
 `
 	// signatureSchema has each type that aiter/ffi.h supports, each kind of default, and alias sets.
 	signatureSchema = `(Tensor(a!) out, Tensor x, Tensor? bias, float by, str text, float eps=1e-6, int n=-3, bool flag=True, ` +
-		`str mode="x\\"y", Tensor? more=None, float? scale=2, float whole=3) -> ()`
+		`str mode="x\\"y", Tensor? more=None, float? scale=2, float whole=3, int[2]? sizes=None) -> int`
 	signatureSource = `#include <aiter/ffi.h>
 namespace aiter {
-static Status demo(TensorView, TensorView, Optional<TensorView>, double, StringView, double, int64_t, bool, StringView,
-                   Optional<TensorView>, Optional<double>, double) {
-  return Status();
+static Result<int64_t> demo(TensorView, TensorView, Optional<TensorView>, double, StringView, double, int64_t, bool, StringView,
+                   Optional<TensorView>, Optional<double>, double, Optional<IntListView>) {
+  return 1;
 }
 }
 AITER_EXPORT(demo, demo, arg("out"), arg("x"), arg("bias"), arg("by"), arg("text"), real("eps", 1e-6), integer("n", -3),
-             flag("flag", true), text("mode", "x\"y"), none("more"), real("scale", 2), integer("whole", 3))
+             flag("flag", true), text("mode", "x\"y"), none("more"), real("scale", 2), integer("whole", 3), none("sizes"))
 `
 )
 
@@ -94,11 +94,14 @@ func TestSignatures(t *testing.T) {
 		{"no default", "bias, float by, str text, float eps=1e-6", "bias, float by, str text, float eps",
 			`expected "float eps" by its schema (config.toml:7:22), got "float eps=1e-06" from`},
 		{"a default", "str text", `str text=""`, `expected "str text=\"\"" by its schema (config.toml:7:22), got "str text" from`},
-		{"missing in C++", "whole=3", "whole=3, int last=1",
-			`argument 13 of operator demo: expected "int last=1" by its schema (config.toml:7:22), got no argument from`},
-		{"extra in C++", ", float whole=3", "",
-			`argument 12 of operator demo: expected no argument by its schema (config.toml:7:22), got "float whole=3.0" from`},
-		{"a result", "-> ()", "-> Tensor", `result of operator demo: expected Tensor by its schema (config.toml:7:22), got () from`},
+		{"missing in C++", "sizes=None", "sizes=None, int last=1",
+			`argument 14 of operator demo: expected "int last=1" by its schema (config.toml:7:22), got no argument from`},
+		{"extra in C++", ", int[2]? sizes=None", "",
+			`argument 13 of operator demo: expected no argument by its schema (config.toml:7:22), got "int[]? sizes=None" from`},
+		{"another list", "int[2]? sizes", "float[]? sizes",
+			`expected "float[]? sizes=None" by its schema (config.toml:7:22), got "int[]? sizes=None" from`},
+		{"another result", "-> int", "-> bool", `result of operator demo: expected bool by its schema (config.toml:7:22), got int from`},
+		{"no result", "-> int", "-> ()", `result of operator demo: expected () by its schema (config.toml:7:22), got int from`},
 	} {
 		text := strings.Replace(signatureSchema, c.before, c.after, 1)
 		if text == signatureSchema {
@@ -131,7 +134,7 @@ func TestSignatureOfCode(t *testing.T) {
 	b.write("src/a.cpp",
 		"#include <aiter/ffi.h>\nextern \"C\" __attribute__((visibility(\"default\"))) const int __aiter_signature_demo[2] = {7, 1};\n"+demoOp)
 	b.wantDifference("another format",
-		"symbol __aiter_signature_demo: it has the format 7 with 1 arguments, expected the format 1; use the aiter/ffi.h of this version")
+		"symbol __aiter_signature_demo: it has the format 7 with 1 arguments, expected the format 1 or 2; use the aiter/ffi.h of this version")
 	b.write("src/a.cpp", "extern \"C\" __attribute__((visibility(\"default\"))) const int __aiter_signature_demo[2] = {1, 4};\n"+demoOp)
 	b.wantDifference("truncated", "symbol __aiter_signature_demo: its 8 bytes are too few for 4 arguments")
 	b.write("src/a.cpp", "extern \"C\" int __aiter_signature_demo[9999] = {};\n"+demoOp)

@@ -128,7 +128,7 @@ func (o *opVersion) callHost(ctx context.Context, dev tensor.Device, args []any,
 	}
 	call := o.hostCall(args)
 	call.Launch = func(ctx context.Context, tensors []*tensor.Tensor) error {
-		return o.callOrVerify(ctx, replaceTensors(args, tensors), m, params)
+		return o.callOrVerify(ctx, replaceTensors(args, tensors), m, params, nil)
 	}
 	return engine.Run(ctx, call)
 }

@@ -72,7 +72,8 @@ func (o *Op) Schema() schema.Schema { return o.current().decl.Schema }
 // Call calls the operator with arguments in the schema's order. Trailing arguments
 // with defaults may be left out. A Tensor is given as *tensor.Tensor (nil for an
 // absent optional tensor), an int as any Go integer type, a float as float64 or
-// float32, a bool as bool, a str as string without NUL bytes. All tensors must be on one
+// float32, a bool as bool, a str as string without NUL bytes, an int[] as []int64, []int or []int32. A list
+// and a str of more than 7 bytes cost one or two allocations. All tensors must be on one
 // device. Call builds the code for the device, the element types and the sizes on first use.
 //
 // Call queues the work on the stream of [device.WithStream], else on the device's
@@ -89,18 +90,41 @@ func (o *Op) Schema() schema.Schema { return o.current().decl.Schema }
 func (o *Op) Call(ctx context.Context, args ...any) error {
 	v := o.current()
 	if o.reg.tracer != nil {
-		return o.traced(ctx, func(ctx context.Context, m *measurement) error { return v.callOrVerify(ctx, args, m, o.params) })
+		return o.traced(ctx, func(ctx context.Context, m *measurement) error { return v.callOrVerify(ctx, args, m, o.params, nil) })
 	}
-	return v.callOrVerify(ctx, args, nil, o.params)
+	return v.callOrVerify(ctx, args, nil, o.params, nil)
+}
+
+// CallReturning is [Op.Call] of an operator with a result, which it returns as int64, bool or float64, by the schema. The result is
+// there when CallReturning returns; the work may still be queued. The errors are those of Call, and [*ResultError].
+func (o *Op) CallReturning(ctx context.Context, args ...any) (any, error) {
+	v := o.current()
+	if !v.returnsValue() {
+		return nil, &ResultError{Op: o.name, Reason: "its schema has the result " + schema.Results(v.decl.Schema.Returns) +
+			", expected int, bool or float; use Call for an operator without a result"}
+	}
+	var result ffi.Any
+	var err error
+	if o.reg.tracer != nil {
+		err = o.traced(ctx, func(ctx context.Context, m *measurement) error {
+			return v.callOrVerify(ctx, args, m, o.params, &result)
+		})
+	} else {
+		err = v.callOrVerify(ctx, args, nil, o.params, &result)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return v.resultValue(result)
 }
 
 // callOrVerify calls the operator, with verification if the registry has it. params are given launch parameters, nil for those of
 // the registry.
-func (o *opVersion) callOrVerify(ctx context.Context, args []any, m *measurement, params *ffi.Params) error {
+func (o *opVersion) callOrVerify(ctx context.Context, args []any, m *measurement, params *ffi.Params, result *ffi.Any) error {
 	if o.reg.verify {
-		return o.callVerified(ctx, args, params)
+		return o.callVerified(ctx, args, params, result)
 	}
-	return o.call(ctx, args, m, params)
+	return o.call(ctx, args, m, params, result)
 }
 
 // Name returns the operator's name.
@@ -117,8 +141,9 @@ func (o *opVersion) usable(ctx context.Context) error {
 	return o.removed
 }
 
-// call packs the arguments, finds or builds the code for them, and runs it. m is nil without a call tracer.
-func (o *opVersion) call(ctx context.Context, args []any, m *measurement, params *ffi.Params) error {
+// call packs the arguments, finds or builds the code for them, and runs it. m is nil without a call tracer, result for a caller that
+// needs none.
+func (o *opVersion) call(ctx context.Context, args []any, m *measurement, params *ffi.Params, result *ffi.Any) error {
 	if err := o.usable(ctx); err != nil {
 		return err
 	}
@@ -152,23 +177,26 @@ func (o *opVersion) call(ctx context.Context, args []any, m *measurement, params
 		return ErrClosed
 	}
 	if m == nil {
-		err = o.run(b, stream, buffer, args, params)
+		err = o.run(b, stream, buffer, args, params, result)
 	} else {
-		err = m.around(device.Stream{Device: dev, Handle: stream.Handle}, func() error { return o.run(b, stream, buffer, args, params) })
+		err = m.around(device.Stream{Device: dev, Handle: stream.Handle}, func() error { return o.run(b, stream, buffer, args, params, result) })
 	}
 	o.reg.calls.leave(buffer.counter)
 	return err
 }
 
 // run calls the operator with the arguments that are packed in the buffer. Close waits for it.
-func (o *opVersion) run(b *binding, stream ffi.Stream, buffer *callBuffer, args []any, params *ffi.Params) error {
+func (o *opVersion) run(b *binding, stream ffi.Stream, buffer *callBuffer, args []any, params *ffi.Params, result *ffi.Any) error {
 	if params == nil && b.tuned != nil {
 		params = b.tuned.of(buffer.packed, args)
 	}
-	err := b.support.Call(b.fn.With(params), stream, buffer.packed)
+	returned, err := b.support.CallReturning(b.fn.With(params), stream, buffer.packed)
 	keepAlive(o, buffer, args)
 	if err != nil {
 		return o.operatorError(err)
+	}
+	if result != nil {
+		*result = returned
 	}
 	return nil
 }

@@ -2,8 +2,10 @@ package registry
 
 import (
 	"math"
+	"reflect"
 	"runtime"
 	"strings"
+	"unsafe"
 
 	"github.com/aiter-go/aiter/internal/ffi"
 	"github.com/aiter-go/aiter/jit/schema"
@@ -18,7 +20,7 @@ const maxArgs = 24
 type callBuffer struct {
 	packed  []ffi.Any // in args, unless there are more
 	args    [maxArgs]ffi.Any
-	texts   []*byte // memory of texts that packed has addresses of
+	memory  []unsafe.Pointer // texts and lists that packed has addresses of
 	counter *counter
 }
 
@@ -38,8 +40,8 @@ func (o *opVersion) pack(buffer *callBuffer, args []any) (tensor.Device, error) 
 	if len(args) < o.required || len(args) > len(decl) {
 		return tensor.Device{}, &ArityError{Op: o.Name(), Got: len(args), Min: o.required, Max: len(decl), Schema: o.decl.Schema.String()}
 	}
-	clear(buffer.texts)
-	buffer.packed, buffer.texts = buffer.args[:0], buffer.texts[:0]
+	clear(buffer.memory)
+	buffer.packed, buffer.memory = buffer.args[:0], buffer.memory[:0]
 	p := packing{op: o, buffer: buffer, dev: tensor.Host(), first: -1}
 	for i, a := range args {
 		if err := p.add(i, decl[i].Type, a); err != nil {
@@ -56,7 +58,7 @@ func (o *opVersion) pack(buffer *callBuffer, args []any) (tensor.Device, error) 
 }
 
 // packDefaults packs the defaults of the arguments, from the first that has one. It stops at a
-// type that Go cannot pack: a list, a device or an element type. The operator's code has the
+// type that Go cannot pack: another list, a device or an element type. The operator's code has the
 // defaults of the remaining arguments.
 func packDefaults(s schema.Schema) *callBuffer {
 	buffer := new(callBuffer)
@@ -76,7 +78,7 @@ func packDefaults(s schema.Schema) *callBuffer {
 
 // add packs the i-th argument.
 func (p *packing) add(i int, want schema.Type, arg any) error {
-	if isNone(arg) {
+	if isNone(arg) || want.Optional && want.Kind == schema.IntList && isNilList(arg) {
 		if !want.Optional {
 			return p.typeError(i, arg)
 		}
@@ -87,7 +89,7 @@ func (p *packing) add(i int, want schema.Type, arg any) error {
 		return p.addTensor(i, arg)
 	}
 	value, ok := p.buffer.scalar(want.Kind, arg)
-	if !ok {
+	if !ok || want.Len > 0 && reflect.ValueOf(arg).Len() != want.Len {
 		return p.typeError(i, arg)
 	}
 	p.buffer.packed = append(p.buffer.packed, value)
@@ -98,6 +100,12 @@ func (p *packing) add(i int, want schema.Type, arg any) error {
 func isNone(arg any) bool {
 	t, ok := arg.(*tensor.Tensor)
 	return arg == nil || ok && t == nil
+}
+
+// isNilList reports whether the argument is a nil []int64: None for an optional list, else an empty list.
+func isNilList(arg any) bool {
+	list, ok := arg.([]int64)
+	return ok && list == nil
 }
 
 // addTensor packs a tensor, which must be on the device of the tensors before it.
@@ -119,7 +127,7 @@ func (p *packing) addTensor(i int, arg any) error {
 	return nil
 }
 
-// scalar packs a number, a bool or a text; ok is false for a wrong Go type or a NUL in a text.
+// scalar packs a number, a bool, a text or a list of integers; ok is false for a wrong Go type or a NUL in a text.
 func (c *callBuffer) scalar(kind schema.Kind, arg any) (value ffi.Any, ok bool) {
 	switch kind {
 	case schema.Bool:
@@ -135,6 +143,8 @@ func (c *callBuffer) scalar(kind schema.Kind, arg any) (value ffi.Any, ok bool) 
 		if s, isText := arg.(string); isText && !strings.Contains(s, "\x00") {
 			return c.text(s), true
 		}
+	case schema.IntList:
+		return c.intList(arg)
 	}
 	return value, false
 }
@@ -142,9 +152,48 @@ func (c *callBuffer) scalar(kind schema.Kind, arg any) (value ffi.Any, ok bool) 
 func (c *callBuffer) text(s string) ffi.Any {
 	value, memory := ffi.Str(s)
 	if memory != nil {
-		c.texts = append(c.texts, memory)
+		c.memory = append(c.memory, unsafe.Pointer(memory))
 	}
 	return value
+}
+
+// intList packs a list of integers.
+func (c *callBuffer) intList(arg any) (value ffi.Any, ok bool) {
+	list, ok := arg.([]int64)
+	if !ok {
+		if list, ok = integers(arg); !ok {
+			return value, false
+		}
+	}
+	value, memory := ffi.IntList(list)
+	c.memory = append(c.memory, memory)
+	return value, true
+}
+
+// integers returns a copy of a list of another type than []int64: []int, []int32, or []any of a default.
+func integers(arg any) ([]int64, bool) {
+	var list []int64
+	switch from := arg.(type) {
+	case []int:
+		for _, n := range from {
+			list = append(list, int64(n))
+		}
+	case []int32:
+		for _, n := range from {
+			list = append(list, int64(n))
+		}
+	case []any:
+		for _, v := range from {
+			n, ok := integer(v)
+			if !ok {
+				return nil, false
+			}
+			list = append(list, n)
+		}
+	default:
+		return nil, false
+	}
+	return list, true
 }
 
 func integer(arg any) (int64, bool) {
@@ -190,7 +239,7 @@ func (p *packing) typeError(i int, arg any) error {
 	return &TypeError{Op: p.op.Name(), Arg: p.name(i), Position: i, Expected: p.op.decl.Schema.Args[i].Type.String(), Got: arg}
 }
 
-// keepAlive keeps the tensors and texts of a call reachable until the call has returned: C
+// keepAlive keeps the tensors, texts and lists of a call reachable until the call has returned: C
 // code holds only addresses.
 func keepAlive(o *opVersion, buffer *callBuffer, args []any) {
 	runtime.KeepAlive(o) // its defaults

@@ -71,7 +71,7 @@ func (o *Op) ReadParams(ctx context.Context, args ...any) ([]string, error) {
 		list = append(list, ffi.Param{Name: p.Name, Value: p.Values[0]})
 	}
 	params, read := ffi.NewParams(list...).Recording()
-	if err := v.call(ctx, args, nil, params); err != nil {
+	if err := v.call(ctx, args, nil, params, nil); err != nil {
 		return nil, err
 	}
 	var names []string

@@ -53,8 +53,8 @@ func (e *UnverifiedError) Unwrap() error { return e.Err }
 
 // callVerified calls the operator, then its CPU build on copies of the original
 // arguments, and compares all arguments that the schema marks as written: outputs,
-// states and in-place arguments.
-func (o *opVersion) callVerified(ctx context.Context, args []any, params *ffi.Params) error {
+// states and in-place arguments. It compares the results too.
+func (o *opVersion) callVerified(ctx context.Context, args []any, params *ffi.Params, result *ffi.Any) error {
 	if err := o.usable(ctx); err != nil {
 		return err
 	}
@@ -92,30 +92,35 @@ func (o *opVersion) callVerified(ctx context.Context, args []any, params *ffi.Pa
 	if err != nil {
 		return &UnverifiedError{Op: o.Name(), Err: err}
 	}
-	run := func() error { return o.run(&onDevice, stream, buffer, args, params) }
+	var returned ffi.Any
+	run := func() error { return o.run(&onDevice, stream, buffer, args, params, &returned) }
 	if err := o.reg.devices.Launch(queue, workOf(ctx, o.Name()), run); err != nil {
 		return err
 	}
-	return o.check(onHost, queue, args, before)
+	if result != nil {
+		*result = returned
+	}
+	return o.check(onHost, queue, args, before, returned)
 }
 
 // check runs the CPU build on the copies, which it overwrites, and compares the
 // results.
-func (o *opVersion) check(onHost binding, queue device.Stream, args []any, before []*tensor.Tensor) error {
+func (o *opVersion) check(onHost binding, queue device.Stream, args []any, before []*tensor.Tensor, returned ffi.Any) error {
 	got, err := o.snapshot(queue, o.writtenTensors(tensorsOf(args)))
 	if err != nil {
 		return &UnverifiedError{Op: o.Name(), Called: true, Err: err}
 	}
 	copies := replaceTensors(args, before)
 	buffer := new(callBuffer)
+	var want ffi.Any
 	if _, err = o.pack(buffer, copies); err == nil {
 		host := ffi.Stream{DeviceType: int32(tensor.CPU), Set: true}
-		err = o.run(&onHost, host, buffer, copies, nil)
+		err = o.run(&onHost, host, buffer, copies, nil, &want)
 	}
 	if err != nil {
 		return &UnverifiedError{Op: o.Name(), Called: true, Err: err}
 	}
-	return o.compare(queue.Device, got, before)
+	return errors.Join(o.compare(queue.Device, got, before), o.compareResults(returned, want))
 }
 
 // snapshot waits for the call's stream, then copies tensors to the host.

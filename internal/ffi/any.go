@@ -3,6 +3,7 @@ package ffi
 import (
 	"encoding/binary"
 	"math"
+	"structs"
 	"unsafe"
 
 	"github.com/aiter-go/aiter/tensor"
@@ -21,6 +22,7 @@ const (
 	TypeRawStr    TypeIndex = 8  // the address of text that a 0 ends
 	TypeSmallStr  TypeIndex = 11 // at most maxSmallStr bytes in the Any itself
 	typeHeapFirst TypeIndex = 64 // objects with a reference count start here
+	TypeShape     TypeIndex = 69 // a list of integers
 )
 
 // Any is one packed argument: TVM FFI's TVMFFIAny. Its payload does not keep a tensor alive: the code
@@ -62,6 +64,38 @@ func Str(s string) (a Any, memory *byte) {
 	}
 	memory = unsafe.SliceData(append([]byte(s), 0))
 	return Any{Type: TypeRawStr, Bits: uint64(uintptr(unsafe.Pointer(memory)))}, memory
+}
+
+// shape is TVM FFI's Shape object, in memory of Go. Its reference count never becomes 0, and it has no deleter.
+type shape struct {
+	_         structs.HostLayout
+	count     uint64 // strong references in the low half, weak ones in the high half
+	typeIndex TypeIndex
+	_         uint32
+	deleter   uintptr
+	data      *int64
+	size      uintptr
+}
+
+// IntList packs a list of integers, without a copy of them. The caller keeps memory alive, and does not change the list, until
+// the call has returned.
+func IntList(list []int64) (a Any, memory unsafe.Pointer) {
+	const borrowed = 1<<30 | 1<<32
+	memory = unsafe.Pointer(&shape{count: borrowed, typeIndex: TypeShape, data: unsafe.SliceData(list), size: uintptr(len(list))})
+	return Any{Type: TypeShape, Bits: uint64(uintptr(memory))}, memory
+}
+
+// Value returns the number or bool of a result as int64, float64 or bool. ok is false for another type.
+func (a Any) Value() (v any, ok bool) {
+	switch a.Type {
+	case TypeInt:
+		return int64(a.Bits), true
+	case TypeFloat:
+		return math.Float64frombits(a.Bits), true
+	case TypeBool:
+		return a.Bits != 0, true
+	}
+	return nil, false
 }
 
 // DLTensor packs a pointer to a DLTensor. The struct, its shape and its strides must not

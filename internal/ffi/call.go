@@ -48,20 +48,26 @@ type frame struct {
 // errNoFunc is returned for a call of the zero Func.
 var errNoFunc = errors.New("the function to call is the zero Func: get one from Module.Func")
 
-// Call calls f. It returns when the operator has queued its work on the stream; on the host the work
+// Call is [Support.CallReturning] without the result.
+func (s *Support) Call(f Func, stream Stream, args []Any) error {
+	_, err := s.CallReturning(f, stream, args)
+	return err
+}
+
+// CallReturning calls f, and returns its result: a number, a bool or none. It returns when the operator has queued its work on the stream; on the host the work
 // is then complete. The caller keeps the tensors of args alive until Call returns. An error of the
 // operator is a *CallError.
-func (s *Support) Call(f Func, stream Stream, args []Any) error {
+func (s *Support) CallReturning(f Func, stream Stream, args []Any) (Any, error) {
 	if f.addr == 0 {
-		return errNoFunc
+		return Any{}, errNoFunc
 	}
 	fr := s.frames.Get().(*frame)
 	fr.fill(f, stream, args)
 	status := int32(dl.Call(s.call, uintptr(unsafe.Pointer(&fr.call))))
-	err := s.finish(f, fr, status)
+	result, err := s.finish(f, fr, status)
 	runtime.KeepAlive(args)
 	s.frames.Put(fr)
-	return err
+	return result, err
 }
 
 // fill writes the call and its arguments.
@@ -79,21 +85,23 @@ func (fr *frame) fill(f Func, stream Stream, args []Any) {
 	fr.call.args = unsafe.Pointer(unsafe.SliceData(packed))
 }
 
-// finish releases the result, and returns the error of the call.
-func (s *Support) finish(f Func, fr *frame, status int32) error {
+// finish returns the result and the error of the call. It releases a result that is an object.
+func (s *Support) finish(f Func, fr *frame, status int32) (Any, error) {
 	fr.call.args, fr.call.params = nil, nil
-	if fr.call.result.Type >= typeHeapFirst {
+	result := fr.call.result
+	if result.Type >= typeHeapFirst {
+		result = Any{}
 		dl.Call(s.decref, uintptr(fr.call.result.Bits)) // only libraries of other projects return an object
 	}
 	if status == 0 {
-		return nil
+		return result, nil
 	}
 	if fr.call.err == 0 {
-		return &CallError{Op: f.op, Kind: "RuntimeError", Message: fmt.Sprintf("%s: returned status %d without an error", f.op, status)}
+		return Any{}, &CallError{Op: f.op, Kind: "RuntimeError", Message: fmt.Sprintf("%s: returned status %d without an error", f.op, status)}
 	}
 	err := &CallError{Op: f.op, Kind: errorText(fr.call.err, errorKind), Message: errorText(fr.call.err, errorMessage)}
 	dl.Call(s.decref, fr.call.err)
-	return err
+	return Any{}, err
 }
 
 // Byte offsets of texts in struct Error of csrc/support/aiter_ffi.cpp.

@@ -121,15 +121,20 @@ func (s Schema) String() string {
 	for i, a := range s.Args {
 		args[i] = a.String()
 	}
-	returns := make([]string, len(s.Returns))
-	for i, t := range s.Returns {
+	return s.Name + "(" + strings.Join(args, ", ") + ") -> " + Results(s.Returns)
+}
+
+// Results returns what an operator returns as written in a schema: "int", or "()" for nothing.
+func Results(types []Type) string {
+	returns := make([]string, len(types))
+	for i, t := range types {
 		returns[i] = t.String()
 	}
 	result := strings.Join(returns, ", ")
 	if len(returns) != 1 {
 		result = "(" + result + ")"
 	}
-	return s.Name + "(" + strings.Join(args, ", ") + ") -> " + result
+	return result
 }
 
 // String returns the argument as written in a schema: "Tensor? bias=None".

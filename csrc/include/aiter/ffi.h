@@ -4,7 +4,8 @@
 //   AITER_EXPORT(scale, scale, arg("out"), arg("x"), arg("by"), none("bias"))
 //
 // exports __tvm_ffi_scale, and __aiter_signature_scale, which a build compares with the operator's
-// schema. Trailing arguments that have a default (none, flag, integer, real, text) may be left
+// schema. A function that returns Result<int64_t>, Result<bool> or Result<double> has a result: int, bool or float in the schema.
+// Trailing arguments that have a default (none, flag, integer, real, text) may be left
 // out. A Status that failed becomes the thread's raised error, prefixed with the
 // operator's name; so does an exception that leaves the function. Nothing here throws or allocates.
 #pragma once
@@ -34,6 +35,7 @@ static_assert(sizeof(TVMFFIAny) == 16, "TVM FFI's layout");
 enum TypeIndex : int32_t {
   kNone = 0, kInt = 1, kBool = 2, kFloat = 3, kOpaquePtr = 4, kDataType = 5, kDevice = 6, kDLTensorPtr = 7,
   kRawStr = 8, kSmallStr = 11, kStr = 65, kError = 67, kFunction = 68, kShape = 69, kTensor = 70, kArray = 71,
+  kList = 75,
 };
 
 constexpr size_t kObjectHeader = 24;  // a heap object's reference count, type and deleter
@@ -52,6 +54,20 @@ namespace aiter {
 struct StringView {
   const char* data = "";
   size_t size = 0;
+};
+
+// IntListView borrows an int[] argument for the length of a call: int64 numbers, or every second word of an array of TVMFFIAny.
+class IntListView {
+ public:
+  IntListView() = default;
+  IntListView(const int64_t* data, size_t size, size_t step) : data_(data), size_(size), step_(step) {}
+
+  size_t size() const { return size_; }
+  int64_t operator[](size_t i) const { return data_[i * step_]; }
+
+ private:
+  const int64_t* data_ = nullptr;
+  size_t size_ = 0, step_ = 1;
 };
 
 // ArgSpec names an argument and gives its default, in the field of its type.
@@ -81,6 +97,7 @@ template <> struct ArgType<int64_t> : ArgTypeIs<kInt> {};
 template <> struct ArgType<bool> : ArgTypeIs<kBool> {};
 template <> struct ArgType<double> : ArgTypeIs<kFloat> {};
 template <> struct ArgType<StringView> : ArgTypeIs<kRawStr> {};
+template <> struct ArgType<IntListView> : ArgTypeIs<kShape> {};
 template <class T> struct ArgType<Optional<T>> : ArgTypeIs<ArgType<T>::index, true> {};
 
 constexpr size_t kSignatureText = 64;  // bytes of a name or a default text, its 0 included
@@ -98,6 +115,13 @@ static_assert(sizeof(SignatureArg) == 160, "layout of jit/signature.go");
 template <size_t N> struct Signature {
   int32_t format, count;  // format: 1
   SignatureArg args[N];
+};
+
+// SignatureWithResult is the signature of a function with a result.
+template <size_t N> struct SignatureWithResult {
+  int32_t format, count;  // format: 2; count: of args
+  SignatureArg args[N];
+  SignatureArg result;  // its type
 };
 
 // copy_text copies a text of less than kSignatureText bytes. A longer one is no constant expression: it does not compile.
@@ -123,6 +147,14 @@ template <size_t N, class... A> constexpr Signature<N> signature_of(Status (*)(A
   return {1, int32_t(N), {signature_arg(specs[i++], ArgType<A>::index, ArgType<A>::optional)...}};
 }
 
+template <size_t N, class T, class... A>
+constexpr SignatureWithResult<N> signature_of(Result<T> (*)(A...), const ArgSpec (&specs)[N]) {
+  static_assert(N == sizeof...(A), "one ArgSpec for each argument");
+  size_t i = 0;
+  return {2, int32_t(N), {signature_arg(specs[i++], ArgType<A>::index, ArgType<A>::optional)...},
+          signature_arg(arg(""), ArgType<T>::index, false)};
+}
+
 AITER_COLD inline const char* type_index_name(int32_t i) {
   switch (i) {
     case kNone: return "None";
@@ -136,7 +168,7 @@ AITER_COLD inline const char* type_index_name(int32_t i) {
     case kRawStr: case kSmallStr: case kStr: return "str";
     case kFunction: return "a function";
     case kShape: return "a shape";
-    case kArray: return "a list";
+    case kArray: case kList: return "a list";
     default: return "an object";
   }
 }
@@ -191,6 +223,25 @@ inline Status decode(const TVMFFIAny& a, const char* name, StringView* out) {
   return wrong_type(name, "str", a);
 }
 
+inline Status decode(const TVMFFIAny& a, const char* name, IntListView* out) {
+  if (a.type_index != kShape && a.type_index != kArray && a.type_index != kList) return wrong_type(name, "int[]", a);
+  struct Cell {  // how a Shape, an Array and a List begin behind the header
+    const void* data;
+    size_t size;
+  };
+  const auto& cell = *reinterpret_cast<const Cell*>(static_cast<const char*>(a.v_ptr) + kObjectHeader);
+  if (a.type_index == kShape) {
+    *out = IntListView(static_cast<const int64_t*>(cell.data), cell.size, 1);
+    return Status();
+  }
+  const auto* items = static_cast<const TVMFFIAny*>(cell.data);
+  for (size_t i = 0; i < cell.size; i++)
+    if (items[i].type_index != kInt && items[i].type_index != kBool)
+      return type_error("argument '%s': expected int[], got %s as element %zu", name, type_index_name(items[i].type_index), i);
+  *out = IntListView(cell.size ? &items->v_int64 : nullptr, cell.size, sizeof(TVMFFIAny) / sizeof(int64_t));
+  return Status();
+}
+
 template <class T> Status decode(const TVMFFIAny& a, const char* name, Optional<T>* out) {
   out->given = a.type_index != kNone;
   return out->given ? decode(a, name, &out->value) : Status();
@@ -231,11 +282,11 @@ template <size_t I, class A> struct Value {
 template <class Indices, class... A> struct Values;
 template <size_t... I, class... A> struct Values<std::index_sequence<I...>, A...> : Value<I, A>... {
   // pass calls fn with the arguments, or returns the first argument's error.
-  Status pass(Status (*fn)(A...), const ArgSpec* specs, const TVMFFIAny* args, int n) {
+  template <class R> R pass(R (*fn)(A...), const ArgSpec* specs, const TVMFFIAny* args, int n) {
     AITER_TRY(check_count(specs, int(sizeof...(A)), n));
     Status s;
     (void)(good(decode_at(specs, args, n, int(I), &this->Value<I, A>::value), &s) && ...);
-    return s.failed() ? s : fn(this->Value<I, A>::value...);
+    return s.failed() ? R(s) : fn(this->Value<I, A>::value...);
   }
 };
 
@@ -247,7 +298,7 @@ inline int32_t raise(const char* op, const Status& s) {
 }
 
 // caught returns what f returns, or its exception as an error: an exception would end the process of a caller without C++.
-template <class F> Status caught(const F& f) {
+template <class F> auto caught(const F& f) -> decltype(f()) {
 #ifdef __cpp_exceptions
   try {
     return f();
@@ -261,14 +312,38 @@ template <class F> Status caught(const F& f) {
 #endif
 }
 
+inline TVMFFIAny encode(const Status&) { return TVMFFIAny{}; }
+
+template <class T> TVMFFIAny encode(const Result<T>& r) {
+  TVMFFIAny a{};
+  a.type_index = ArgType<T>::index;
+  static_assert(ArgType<T>::index >= kInt && ArgType<T>::index <= kFloat, "a result is an int64_t, bool or double");
+  if constexpr (ArgType<T>::index == kFloat) a.v_float64 = r.value;
+  else a.v_int64 = r.value;
+  return a;
+}
+
+template <class R, size_t N, class... A>
+int32_t call_as(const char* op, R (*fn)(A...), const ArgSpec (&specs)[N], const TVMFFIAny* args, int32_t n,
+                TVMFFIAny* result) noexcept {
+  static_assert(N == sizeof...(A), "one ArgSpec for each argument");
+  const R r = caught([&] { return Values<std::index_sequence_for<A...>, A...>().pass(fn, specs, args, n); });
+  if (status_of(r).failed()) return raise(op, status_of(r));
+  if (result) *result = encode(r);
+  return 0;
+}
+
+// Two functions call, so that fn may have the name of another function: one of them fits its result.
 template <size_t N, class... A>
 int32_t call(const char* op, Status (*fn)(A...), const ArgSpec (&specs)[N], const TVMFFIAny* args, int32_t n,
              TVMFFIAny* result) noexcept {
-  static_assert(N == sizeof...(A), "one ArgSpec for each argument");
-  const Status s = caught([&] { return Values<std::index_sequence_for<A...>, A...>().pass(fn, specs, args, n); });
-  if (s.failed()) return raise(op, s);
-  if (result) *result = TVMFFIAny{};
-  return 0;
+  return call_as(op, fn, specs, args, n, result);
+}
+
+template <size_t N, class T, class... A>
+int32_t call(const char* op, Result<T> (*fn)(A...), const ArgSpec (&specs)[N], const TVMFFIAny* args, int32_t n,
+             TVMFFIAny* result) noexcept {
+  return call_as(op, fn, specs, args, n, result);
 }
 
 }  // namespace aiter

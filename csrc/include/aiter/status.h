@@ -55,6 +55,18 @@ AITER_COLD AITER_PRINTF(1, 2) inline Status runtime_error(const char* format, ..
   return s;
 }
 
+// Result is what a function with a result returns: an int, bool or float, or an error.
+template <class T> struct Result {
+  Status status;
+  T value{};
+
+  Result(T v) : value(v) {}
+  Result(const Status& s) : status(s) {}
+};
+
+inline const Status& status_of(const Status& s) { return s; }
+template <class T> const Status& status_of(const Result<T>& r) { return r.status; }
+
 // AITER_TRY returns from the calling function when expr failed.
 #define AITER_TRY(expr)                                        \
   do {                                                         \

@@ -30,6 +30,18 @@ static Status presets(TensorView out, double v, StringView s) {
   return Status();
 }
 
+// list returns the sum of the numbers times their positions from 1 on, -1 for no list, and an error if first is negative.
+static Result<int64_t> list(Optional<IntListView> numbers) {
+  if (!numbers) return -1;
+  int64_t sum = 0;
+  for (size_t i = 0; i < numbers->size(); i++) sum += int64_t(i + 1) * (*numbers)[i];
+  if (numbers->size() && (*numbers)[0] < 0) return value_error("first is %lld", static_cast<long long>((*numbers)[0]));
+  return sum;
+}
+
+static Result<bool> both(bool a, bool b) { return a && b; }
+static Result<double> half(double v) { return v / 2; }
+
 // stream writes the number of the device's stream.
 static Status stream(TensorView out, int64_t type, int64_t id) {
   *out.as<int32_t>() = int32_t(reinterpret_cast<intptr_t>(TVMFFIEnvGetStream(int32_t(type), int32_t(id))));
@@ -108,6 +120,9 @@ AITER_EXPORT(wide, wide, arg("distance"))
 AITER_EXPORT(noop, noop, arg("a"), arg("b"), arg("c"), none("d"), flag("e", false), integer("f", -1), arg("g"), arg("h"))
 AITER_EXPORT(fail, fail, arg("n"))
 AITER_EXPORT(values, values, arg("out"), integer("i", -7), flag("b", true), none("t"))
+AITER_EXPORT(list, list, arg("numbers"))
+AITER_EXPORT(both, both, arg("a"), arg("b"))
+AITER_EXPORT(half, half, arg("v"))
 AITER_EXPORT(real, real, arg("out"), arg("v"))
 AITER_EXPORT(presets, presets, arg("out"), real("v", -2.5), text("s", "abc"))
 AITER_EXPORT(stream, stream, arg("out"), arg("type"), arg("id"))

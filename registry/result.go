@@ -1,0 +1,47 @@
+package registry
+
+import (
+	"fmt"
+
+	"github.com/aiter-go/aiter/internal/ffi"
+	"github.com/aiter-go/aiter/internal/verify"
+	"github.com/aiter-go/aiter/jit/schema"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// ResultError reports an operator whose result [Op.CallReturning] cannot return, or whose results on the device and on the CPU differ.
+type ResultError struct{ Op, Reason string }
+
+func (e *ResultError) Error() string { return e.Op + ": result: " + e.Reason }
+
+// returnsValue reports whether the operator's result is one int, bool or float.
+func (o *opVersion) returnsValue() bool {
+	r := o.decl.Schema.Returns
+	return len(r) == 1 && !r[0].Optional && (r[0].Kind == schema.Int || r[0].Kind == schema.Bool || r[0].Kind == schema.Float)
+}
+
+// resultValue returns a result in the Go type of the schema.
+func (o *opVersion) resultValue(r ffi.Any) (any, error) {
+	kinds := map[ffi.TypeIndex]schema.Kind{ffi.TypeInt: schema.Int, ffi.TypeBool: schema.Bool, ffi.TypeFloat: schema.Float}
+	v, ok := r.Value()
+	if want := o.decl.Schema.Returns[0].Kind; !ok || kinds[r.Type] != want {
+		reason := fmt.Sprintf("expected %s by the schema, got a value of type index %d; correct the schema", want, r.Type)
+		return nil, &ResultError{Op: o.Name(), Reason: reason}
+	}
+	return v, nil
+}
+
+// compareResults compares the results of a device and of the CPU. Floats may differ by the tolerance of their type.
+func (o *opVersion) compareResults(got, want ffi.Any) error {
+	if !o.returnsValue() || got == want {
+		return nil
+	}
+	a, _ := got.Value()
+	b, _ := want.Value()
+	x, isFloat := a.(float64)
+	y, alsoFloat := b.(float64)
+	if isFloat && alsoFloat && verify.Default(tensor.Float64).Allows(x, y) {
+		return nil
+	}
+	return &ResultError{Op: o.Name(), Reason: fmt.Sprintf("verification: %v on the device, expected %v from the CPU", a, b)}
+}

@@ -1,0 +1,142 @@
+//go:build linux
+
+package registry_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/aiter-go/aiter/registry"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+const typesConfig = `
+[module.module_types]
+defaults = false
+include = ["csrc/include"]
+flags.common = ["-O1", "-std=c++17"]
+[[module.module_types.source]]
+path = "csrc/types.cpp"
+[[module.module_types.op]]
+name = "pick"
+schema = "(Tensor(a!) out, Tensor x, str mode, int[] at, int[2]? range=None) -> int"
+[[module.module_types.op]]
+name = "ordered"
+schema = "(int[] list, int[]? more=[3]) -> bool"
+[[module.module_types.op]]
+name = "counter"
+schema = "(int[] list) -> int"
+[[module.module_types.op]]
+name = "nothing"
+schema = "(Tensor x) -> ()"
+`
+
+// typesSource: ordered is exported without a signature, so that its schema may have a default that C++ lacks.
+const typesSource = `
+#include <aiter/check.h>
+#include <aiter/ffi.h>
+namespace aiter {
+static Result<int64_t> pick(TensorView out, TensorView x, StringView mode, IntListView at, Optional<IntListView> range) {
+  AITER_TRY(check_float(x));
+  const bool negate = mode.size == 6 && !__builtin_memcmp(mode.data, "negate", 6);
+  if (!negate && mode.size != 4) return value_error("argument 'mode': expected copy or negate, got %.*s", int(mode.size), mode.data);
+  int64_t n = 0;
+  for (size_t i = 0; i < at.size(); i++) {
+    if (at[i] < 0 || at[i] >= x.size(0)) return value_error("argument 'at': %lld is out of range", static_cast<long long>(at[i]));
+    if (range && (at[i] < (*range)[0] || at[i] >= (*range)[1])) continue;
+    const float v = x.as<float>()[at[i]];
+    out.as<float>()[n++] = negate ? -v : v;
+  }
+  return n;
+}
+static Result<bool> ordered(IntListView list, IntListView more) {
+  for (size_t i = 1; i < list.size(); i++)
+    if (list[i - 1] > list[i]) return false;
+  return more.size() == 1 && (!list.size() || list[list.size() - 1] <= more[0]);
+}
+static Status nothing(TensorView) { return Status(); }
+static Result<int64_t> counter(IntListView) {
+  static int64_t calls = 0;
+  return ++calls;
+}
+}
+AITER_EXPORT(counter, counter, arg("list"))
+AITER_EXPORT(pick, pick, arg("out"), arg("x"), arg("mode"), arg("at"), none("range"))
+AITER_EXPORT(nothing, nothing, arg("x"))
+extern "C" __attribute__((visibility("default"))) int32_t __tvm_ffi_ordered(void*, const aiter::TVMFFIAny* args, int32_t n,
+                                                                            aiter::TVMFFIAny* result) {
+  static const aiter::ArgSpec specs[] = {aiter::arg("list"), aiter::arg("more")};
+  return aiter::call("ordered", aiter::ordered, specs, args, n, result);
+}
+`
+
+// TestListsAndResults builds operators with str, int[] and results, and calls them.
+func TestListsAndResults(t *testing.T) {
+	for _, verified := range []bool{false, true} {
+		reg := open(t, registry.Options{Root: sourceTree(t, typesConfig, map[string]string{"csrc/types.cpp": typesSource}), Verify: verified})
+		out, err := tensor.New(tensor.Float32, 4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := tensor.Of([]float32{10, 11, 12, 13})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			op   string
+			args []any
+			want any // a value, or the text of the error
+			fail bool
+		}{
+			{"pick", []any{out, x, "negate", []int64{3, 0}}, int64(2), false},
+			{"pick", []any{out, x, "copy", []int{3, 0, 1}, []int32{1, 4}}, int64(2), false},
+			{"pick", []any{out, x, "copy", []int64{}}, int64(0), false},
+			{"pick", []any{out, x, "copy", []int64(nil), []int64(nil)}, int64(0), false},
+			{"pick", []any{out, x, "copy", []int64{4}}, "argument 'at': 4 is out of range", true},
+			{"pick", []any{out, x, "a longer mode", []int64{0}}, "expected copy or negate, got a longer mode", true},
+			{"pick", []any{out, x, "copy", []float64{0}}, "argument 4 (at): expected int[], got []float64", true},
+			{"pick", []any{out, x, "copy", 3}, "argument 4 (at): expected int[], got int", true},
+			{"pick", []any{out, x, "copy", []int64{0}, []int64{1, 2, 3}}, "argument 5 (range): expected int[2]?", true},
+			{"pick", []any{out, x, "copy", nil}, "argument 4 (at): expected int[]", true},
+			{"ordered", []any{[]int64{1, 2}}, true, false},
+			{"ordered", []any{[]int64{1, 4}}, false, false},
+			{"ordered", []any{[]int64{2, 1}, []int{5}}, false, false},
+			{"nothing", []any{x}, "nothing: result: its schema has the result (), expected int, bool or float", true},
+		} {
+			op, err := reg.Lookup(c.op)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := op.CallReturning(t.Context(), c.args...)
+			if c.fail {
+				if err == nil || !strings.Contains(err.Error(), c.want.(string)) {
+					t.Errorf("%s%v: error %v, want %q", c.op, c.args, err, c.want)
+				}
+			} else if err != nil || got != c.want {
+				t.Errorf("%s%v: got %v, %v, want %v", c.op, c.args, got, err, c.want)
+			}
+		}
+		op, err := reg.Lookup("pick")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := op.Call(t.Context(), out, x, "negate", []int64{2, 1}); err != nil {
+			t.Error(err)
+		}
+		if got, _ := out.Float64s(); got[0] != -12 || got[1] != -11 {
+			t.Errorf("Call wrote %v", got)
+		}
+		if op, err = reg.Lookup("counter"); err != nil {
+			t.Fatal(err)
+		}
+		var differ *registry.ResultError
+		got, err := op.CallReturning(t.Context(), []int64{})
+		if verified && (!errors.As(err, &differ) || !strings.Contains(err.Error(), "counter: result: verification: ")) {
+			t.Errorf("results that differ: %v, %v", got, err)
+		}
+		if n, ok := got.(int64); !verified && (err != nil || !ok || n < 1) {
+			t.Errorf("counter: %v, %v", got, err)
+		}
+	}
+}
