@@ -54,8 +54,8 @@ func (s *Support) Call(f Func, stream Stream, args []Any) error {
 	return err
 }
 
-// CallReturning calls f, and returns its result: a number, a bool or none. It returns when the operator has queued its work on the stream; on the host the work
-// is then complete. The caller keeps the tensors of args alive until Call returns. An error of the
+// CallReturning calls f, and returns its result: a number, a bool or none. It returns when the operator has queued its work on the
+// stream; on the host the work is then complete. The caller keeps the tensors of args alive until the call returns. An error of the
 // operator is a *CallError.
 func (s *Support) CallReturning(f Func, stream Stream, args []Any) (Any, error) {
 	if f.addr == 0 {
