@@ -48,7 +48,8 @@ func TestUpstream(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if arch == "gfx942" || !testing.Short() {
+			// The gated delta rule's kernel is for waves of 64 threads.
+			if arch == "gfx942" || !testing.Short() && m != "module_aiter_gdr_decode_packed_bf16" {
 				requests = append(requests, jit.Request{Module: m, Target: to})
 			}
 		}
@@ -82,7 +83,8 @@ func TestUpstream(t *testing.T) {
 // upstreamCheckout returns the folder of AIter's sources and the modules to test.
 func upstreamCheckout(t *testing.T) (dir string, modules []string) {
 	if dir = os.Getenv(settings.CheckoutVariable); dir != "" {
-		return dir, []string{"module_aiter_pos_encoding", "module_aiter_causal_conv1d_update", "module_aiter_rmsnorm"}
+		return dir, []string{"module_aiter_pos_encoding", "module_aiter_causal_conv1d_update", "module_aiter_rmsnorm",
+			"module_aiter_gdr_decode_packed_bf16"}
 	}
 	dir, err := filepath.Abs("testdata/upstream")
 	if err != nil {
@@ -107,7 +109,7 @@ func upstreamOps() []optests.Operator {
 		{Name: "aiter_rotary_embedding_fwd", Reference: rotated}, {Name: "aiter_batched_rotary_embedding", Reference: rotated},
 		{Name: "aiter_causal_conv1d_update", Reference: convolved},
 		{Name: "aiter_rms_norm", Reference: normed}, {Name: "aiter_fused_add_rms_norm", Reference: normed},
-		{Name: "aiter_add_rms_norm", Reference: normed},
+		{Name: "aiter_add_rms_norm", Reference: normed}, {Name: "aiter_gdr_decode_packed_bf16", Reference: gatedDelta},
 	}
 	for n, dt := range []tensor.DType{tensor.Float32, tensor.Float16, tensor.BFloat16} {
 		of := func(shape ...int64) optests.TensorArg { return optests.TensorArg{DType: dt, Shape: shape} }
@@ -144,6 +146,12 @@ func upstreamOps() []optests.Operator {
 		ops[5].Cases = append(ops[5].Cases, optests.Call{Args: map[string]any{"out": of(3, dim), "input": of(3, dim),
 			"residual_in": of(3, dim), "residual_out": of(3, dim), "weight": of(dim), "epsilon": 1e-5}})
 	}
+	of := func(shape ...int64) optests.TensorArg { return optests.TensorArg{DType: tensor.BFloat16, Shape: shape} }
+	state, first := of(2, 32, 128, 128), func(_ *rand.Rand, values []float64) { values[0] = 1 }
+	state.Fill = normal
+	ops[6].Cases = []optests.Call{{Args: map[string]any{"mixed_qkv": of(1, 6144), "a": of(1, 32), "b": of(1, 32), "dt_bias": of(32),
+		"A_log": optests.TensorArg{DType: tensor.Float32, Shape: []int64{32}}, "state": state, "out": of(1, 1, 32, 128), "scale": 0.1,
+		"indices": optests.TensorArg{DType: tensor.Int32, Shape: []int64{1}, Fill: first}}}}
 	return ops
 }
 
@@ -229,6 +237,44 @@ func normed(in optests.Inputs) map[string][]float64 {
 		}
 	}
 	return map[string][]float64{"out": out, "input": out, "residual": x, "residual_out": x}
+}
+
+// gatedDelta is a step of the gated delta rule of one sequence, whose state is in slot 1.
+func gatedDelta(in optests.Inputs) map[string][]float64 {
+	const heads, size, groups = 32, 128, 4 // of v; a head of q and k is for 4 of them
+	qkv, state := in.Values["mixed_qkv"], slices.Clone(in.Values["state"])
+	unit := func(v []float64, scale float64) []float64 {
+		sum := 1e-6
+		for _, e := range v {
+			sum += e * e
+		}
+		out := slices.Clone(v)
+		for i := range out {
+			out[i] *= scale / math.Sqrt(sum)
+		}
+		return out
+	}
+	var out []float64
+	for h := range heads {
+		q := unit(qkv[h/groups*size:][:size], 0.1)
+		k := unit(qkv[(heads/groups+h/groups)*size:][:size], 1)
+		decay := math.Exp(-math.Exp(in.Values["A_log"][h]) * math.Log1p(math.Exp(in.Values["a"][h]+in.Values["dt_bias"][h])))
+		for v := range size {
+			row := state[((heads+h)*size+v)*size:][:size]
+			known := 0.0
+			for i := range row {
+				row[i] *= decay
+				known += row[i] * k[i]
+			}
+			rest, sum := (qkv[(2*heads/groups+h)*size+v]-known)*sigmoid(in.Values["b"][h]), 0.0
+			for i := range row {
+				row[i] += rest * k[i]
+				sum += row[i] * q[i]
+			}
+			out = append(out, sum)
+		}
+	}
+	return map[string][]float64{"out": out, "state": state}
 }
 
 // wrongUpstreamCalls replaces each argument of correct calls by wrong ones. Each call must fail and must not end the process.
