@@ -23,6 +23,8 @@ const (
 	unitFloat32  = 1.0 / (1 << 24)
 	unitFloat16  = 1.0 / (1 << 11)
 	unitBFloat16 = 1.0 / (1 << 8)
+	unitE4M3     = 1.0 / (1 << 4)
+	unitE5M2     = 1.0 / (1 << 3)
 )
 
 // unitOf is the largest relative error of one rounding to a float type.
@@ -32,6 +34,10 @@ func unitOf(dt tensor.DType) float64 {
 		return unitFloat16
 	case tensor.BFloat16:
 		return unitBFloat16
+	case tensor.Float8E4M3FN, tensor.Float8E4M3FNUZ:
+		return unitE4M3
+	case tensor.Float8E5M2:
+		return unitE5M2
 	}
 	return unitFloat32
 }

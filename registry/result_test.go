@@ -22,6 +22,10 @@ path = "csrc/types.cpp"
 name = "pick"
 schema = "(Tensor(a!) out, Tensor x, str mode, int[] at, int[2]? range=None) -> int"
 [[module.module_types.op]]
+name = "widen"
+schema = "(Tensor(a!) out, Tensor x) -> int"
+args.x = { dtype = ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2"] }
+[[module.module_types.op]]
 name = "ordered"
 schema = "(int[] list, int[]? more=[3]) -> bool"
 [[module.module_types.op]]
@@ -50,6 +54,24 @@ static Result<int64_t> pick(TensorView out, TensorView x, StringView mode, IntLi
   }
   return n;
 }
+// widen computes the values of 8-bit floats from their bits, and returns the number of finite ones.
+static Result<int64_t> widen(TensorView out, TensorView x) {
+  const int code = x.raw_dtype().code, man_bits = code == 12 ? 2 : 3, bias = code == 12 ? 15 : code == 11 ? 8 : 7;
+  if (x.raw_dtype().bits != 8 || code < 10 || code > 12) return type_error("argument 'x': got %s", dtype_text(x).data);
+  int64_t finite = 0;
+  for (int64_t i = 0; i < x.size(0); i++) {
+    const int bits = x.as<unsigned char>()[i], exp = (bits & 127) >> man_bits, man = bits & ((1 << man_bits) - 1);
+    float v = exp ? 1 + float(man) / float(1 << man_bits) : float(man) / float(1 << man_bits);
+    v = __builtin_ldexpf(v, (exp ? exp : 1) - bias);
+    if (bits & 128) v = -v;
+    if (code == 10 && (bits & 127) == 127) v = __builtin_nanf("");
+    if (code == 11 && bits == 128) v = __builtin_nanf("");
+    if (code == 12 && exp == 31) v = man ? __builtin_nanf("") : bits & 128 ? -__builtin_inff() : __builtin_inff();
+    finite += v - v == 0;
+    out.as<float>()[i] = v;
+  }
+  return finite;
+}
 static Result<bool> ordered(IntListView list, IntListView more) {
   for (size_t i = 1; i < list.size(); i++)
     if (list[i - 1] > list[i]) return false;
@@ -63,6 +85,7 @@ static Result<int64_t> counter(IntListView) {
 }
 AITER_EXPORT(counter, counter, arg("list"))
 AITER_EXPORT(pick, pick, arg("out"), arg("x"), arg("mode"), arg("at"), none("range"))
+AITER_EXPORT(widen, widen, arg("out"), arg("x"))
 AITER_EXPORT(nothing, nothing, arg("x"))
 extern "C" __attribute__((visibility("default"))) int32_t __tvm_ffi_ordered(void*, const aiter::TVMFFIAny* args, int32_t n,
                                                                             aiter::TVMFFIAny* result) {
@@ -138,5 +161,53 @@ func TestListsAndResults(t *testing.T) {
 		if n, ok := got.(int64); !verified && (err != nil || !ok || n < 1) {
 			t.Errorf("counter: %v, %v", got, err)
 		}
+	}
+}
+
+// TestFloat8Arguments passes all codes of each type to C++, and compares its values with those of package tensor.
+func TestFloat8Arguments(t *testing.T) {
+	reg := open(t, registry.Options{Root: sourceTree(t, typesConfig, map[string]string{"csrc/types.cpp": typesSource})})
+	op, err := reg.Lookup("widen")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := tensor.New(tensor.Float32, 256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	finite := map[tensor.DType]int64{tensor.Float8E4M3FN: 254, tensor.Float8E4M3FNUZ: 255, tensor.Float8E5M2: 248}
+	for dt, want := range finite {
+		x, err := tensor.New(dt, 256)
+		if err != nil {
+			t.Fatal(err)
+		}
+		codes, err := x.Bytes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range codes {
+			codes[i] = byte(i)
+		}
+		if n, err := op.CallReturning(t.Context(), out, x); err != nil || n != want {
+			t.Errorf("%s: %v, %v, want %d", dt, n, err, want)
+		}
+		inC, errC := out.Float64s()
+		inGo, errGo := x.Float64s()
+		if err := errors.Join(errC, errGo); err != nil {
+			t.Fatal(err)
+		}
+		for i, v := range inC {
+			if v != inGo[i] && (v == v || inGo[i] == inGo[i]) {
+				t.Errorf("%s %#x: %g in C++, %g in Go", dt, i, v, inGo[i])
+			}
+		}
+	}
+	x, err := tensor.New(tensor.Float8E8M0FNU, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wrong *registry.ArgumentError
+	if _, err := op.CallReturning(t.Context(), out, x); !errors.As(err, &wrong) || !strings.Contains(err.Error(), "float8_e8m0fnu") {
+		t.Errorf("float8_e8m0fnu: %v", err)
 	}
 }

@@ -16,6 +16,12 @@ const (
 	CodeFloat  uint8 = 2
 	CodeBFloat uint8 = 4
 	CodeBool   uint8 = 6
+
+	CodeFloat8E4M3FN   uint8 = 10
+	CodeFloat8E4M3FNUZ uint8 = 11
+	CodeFloat8E5M2     uint8 = 12
+	CodeFloat8E8M0FNU  uint8 = 14
+	CodeFloat4E2M1FN   uint8 = 17
 )
 
 const oneLane = 1 << 16
@@ -37,8 +43,22 @@ const (
 	Bool     DType = 6 | 8<<8 | oneLane
 )
 
+// The 8-bit floating-point types, in the names of PyTorch, which host tensors read and write too: [F64ToF8].
+const (
+	Float8E4M3FN   DType = 10 | 8<<8 | oneLane
+	Float8E4M3FNUZ DType = 11 | 8<<8 | oneLane
+	Float8E5M2     DType = 12 | 8<<8 | oneLane
+	Float8E8M0FNU  DType = 14 | 8<<8 | oneLane
+)
+
+// The types with two values in an element of a byte. Host tensors have their bytes: [F4x2ToF32], [I4x2ToInt].
+const (
+	Float4E2M1FNx2 DType = 17 | 4<<8 | 2*oneLane
+	Int4x2         DType = 0 | 4<<8 | 2*oneLane
+)
+
 // MakeDType packs DLPack's three fields. Tensors of any type can be described and
-// passed to operators; Go code reads and writes those of [DTypes] only.
+// passed to operators; Go code reads and writes those of [DTypes] and [Float8DTypes] only.
 func MakeDType(code, bits uint8, lanes uint16) DType {
 	return DType(code) | DType(bits)<<8 | DType(lanes)<<16
 }
@@ -56,11 +76,26 @@ func (d DType) Lanes() uint16 { return uint16(d >> 16) }
 func (d DType) Size() int64 { return (int64(d.Bits())*int64(d.Lanes()) + 7) / 8 }
 
 // IsFloat reports whether the type is a floating-point one, bfloat16 included.
-func (d DType) IsFloat() bool { return d.Code() == CodeFloat || d.Code() == CodeBFloat }
+func (d DType) IsFloat() bool {
+	_, small := float8(d)
+	return d.Code() == CodeFloat || d.Code() == CodeBFloat || small || d == Float4E2M1FNx2
+}
 
 // String returns the type's name in NumPy and PyTorch, such as "float32" or
 // "bfloat16", with a suffix such as "x4" for several lanes.
 func (d DType) String() string {
+	switch d {
+	case Float8E4M3FN:
+		return "float8_e4m3fn"
+	case Float8E4M3FNUZ:
+		return "float8_e4m3fnuz"
+	case Float8E5M2:
+		return "float8_e5m2"
+	case Float8E8M0FNU:
+		return "float8_e8m0fnu"
+	case Float4E2M1FNx2:
+		return "float4_e2m1fn_x2"
+	}
 	base := fmt.Sprintf("%s%d", codeName(d.Code()), d.Bits())
 	if d.Code() == CodeBool && d.Bits() == 8 {
 		base = "bool"
@@ -95,11 +130,16 @@ func DTypes() []DType {
 	}
 }
 
+// Float8DTypes lists the 8-bit floating-point types.
+func Float8DTypes() []DType {
+	return []DType{Float8E4M3FN, Float8E4M3FNUZ, Float8E5M2, Float8E8M0FNU}
+}
+
 // ParseDType parses a type's name in NumPy or PyTorch ("float32", "bfloat16") or a usual short form
 // ("fp32", "f32", "half", "bf16", "i32"). The error is a *DTypeError.
 func ParseDType(s string) (DType, error) {
 	name := strings.TrimPrefix(strings.ToLower(strings.TrimSpace(s)), "torch.")
-	for _, d := range DTypes() {
+	for _, d := range append(append(DTypes(), Float8DTypes()...), Float4E2M1FNx2, Int4x2) {
 		if name == d.String() {
 			return d, nil
 		}

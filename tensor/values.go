@@ -158,7 +158,9 @@ func (t *Tensor) SetFloat64s(values []float64) error {
 	return nil
 }
 
-func (t *Tensor) readable() bool { return slices.Contains(DTypes(), t.DType()) }
+func (t *Tensor) readable() bool {
+	return slices.Contains(DTypes(), t.DType()) || slices.Contains(Float8DTypes(), t.DType())
+}
 
 func (t *Tensor) elementError() error {
 	return &ElementError{DType: t.DType(), Want: fmt.Sprintf("one of %v", DTypes())}

@@ -81,6 +81,8 @@ func (t *Tensor) read(mem []byte, out []float64) {
 		readAs[float64](t, mem, out)
 	case Bool:
 		gather(t, mem, out, widenBool)
+	case Float8E4M3FN, Float8E4M3FNUZ, Float8E5M2, Float8E8M0FNU:
+		gather(t, mem, out, func(code uint8) float64 { return float64(F8ToF32(t.DType(), code)) })
 	default:
 		t.readInts(mem, out)
 	}
@@ -120,6 +122,8 @@ func (t *Tensor) write(mem []byte, values []float64) {
 		writeAs[float64](t, mem, values)
 	case Bool:
 		writeAs[uint8](t, mem, values)
+	case Float8E4M3FN, Float8E4M3FNUZ, Float8E5M2, Float8E8M0FNU:
+		scatter(t, mem, values, func(v float64) uint8 { return F64ToF8(t.DType(), v) })
 	default:
 		t.writeInts(mem, values)
 	}

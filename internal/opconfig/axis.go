@@ -43,6 +43,7 @@ func elementTypes() []string {
 	return []string{
 		"float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8",
 		"uint64", "uint32", "uint16", "uint8", "bool",
+		"float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e8m0fnu", "float4_e2m1fn_x2", "int4x2",
 	}
 }
 

@@ -25,6 +25,10 @@ func Default(dt tensor.DType) Tolerance {
 		return Tolerance{Rel: 3e-3, Abs: 5e-3}
 	case tensor.BFloat16:
 		return Tolerance{Rel: 1e-2, Abs: 5e-2}
+	case tensor.Float8E4M3FN, tensor.Float8E4M3FNUZ:
+		return Tolerance{Rel: 0.14, Abs: 5e-2}
+	case tensor.Float8E5M2:
+		return Tolerance{Rel: 0.28, Abs: 5e-2}
 	}
 	return Tolerance{}
 }
@@ -36,6 +40,12 @@ func (t Tolerance) Rounded(dt tensor.DType) Tolerance {
 		t.Rel += 1.0 / (1 << 10)
 	case tensor.BFloat16:
 		t.Rel += 1.0 / (1 << 7)
+	case tensor.Float8E4M3FN, tensor.Float8E4M3FNUZ:
+		t.Rel += 1.0 / (1 << 3)
+	case tensor.Float8E5M2:
+		t.Rel += 1.0 / (1 << 2)
+	case tensor.Float8E8M0FNU:
+		t.Rel++
 	}
 	return t
 }

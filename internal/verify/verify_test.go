@@ -177,7 +177,8 @@ func TestTolerances(t *testing.T) {
 		}
 	}
 	// Two results on neighbouring values, one rounding apart.
-	for dt, next := range map[tensor.DType]float64{tensor.Float16: 1 + 1.0/1024, tensor.BFloat16: 1 + 1.0/128} {
+	for dt, next := range map[tensor.DType]float64{tensor.Float16: 1 + 1.0/1024, tensor.BFloat16: 1 + 1.0/128,
+		tensor.Float8E4M3FN: 1 + 1.0/8, tensor.Float8E5M2: 1 + 1.0/4, tensor.Float8E8M0FNU: 2} {
 		if (verify.Tolerance{}).Allows(next, 1) || !(verify.Tolerance{}).Rounded(dt).Allows(next, 1) {
 			t.Errorf("%s: one rounding is not what Rounded allows", dt)
 		}

@@ -58,6 +58,7 @@ func dtypes() map[string]tensor.DType {
 		"F64": tensor.Float64, "F32": tensor.Float32, "F16": tensor.Float16, "BF16": tensor.BFloat16,
 		"I64": tensor.Int64, "I32": tensor.Int32, "I16": tensor.Int16, "I8": tensor.Int8,
 		"U64": tensor.UInt64, "U32": tensor.UInt32, "U16": tensor.UInt16, "U8": tensor.UInt8, "BOOL": tensor.Bool,
+		"F8_E4M3": tensor.Float8E4M3FN, "F8_E5M2": tensor.Float8E5M2, "F8_E8M0": tensor.Float8E8M0FNU,
 	}
 }
 

@@ -26,7 +26,7 @@ func read(data []byte) (map[string]*tensor.Tensor, error) {
 
 func TestRoundTrip(t *testing.T) {
 	all := map[string]*tensor.Tensor{}
-	for _, dt := range tensor.DTypes() {
+	for _, dt := range append(tensor.DTypes(), tensor.Float8E4M3FN, tensor.Float8E5M2, tensor.Float8E8M0FNU) {
 		x, err := tensor.FromFloat64s(dt, []float64{0, 1, 1, 0, 1, 1}, 2, 3)
 		if err != nil {
 			t.Fatal(err)

@@ -119,6 +119,15 @@ AITER_COLD inline Text dtype_text(const TensorView& t) {
     return s;
   }
   static const char* const codes[] = {"int", "uint", "float", "handle", "bfloat", "complex", "bool"};
+  static const char* const small[] = {"float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "", "float8_e8m0fnu"};  // codes from 10 on
+  if (d.code >= 10 && d.code <= 14 && d.code != 13 && d.bits == 8 && d.lanes == 1) {
+    s.add("%s", small[d.code - 10]);
+    return s;
+  }
+  if (d.code == 17 && d.bits == 4 && d.lanes == 2) {
+    s.add("float4_e2m1fn_x2");
+    return s;
+  }
   s.add("%s%d", d.code < 7 ? codes[d.code] : "type", int(d.bits));
   if (d.lanes != 1) s.add("x%d", int(d.lanes));
   return s;
