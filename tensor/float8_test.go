@@ -95,7 +95,8 @@ func TestFloat8Limits(t *testing.T) {
 		{fn, math.Copysign(0, -1), 0x80, 0x80}, {fn, 1e-300, 0, 0}, {fn, 5e-324, 0, 0}, {fn, math.MaxFloat64, 0x7f, 0x7e},
 		{fnuz, 240, 0x7f, 0x7f}, {fnuz, 247.9, 0x7f, 0x7f}, {fnuz, 248, 0x80, 0x7f}, {fnuz, -inf, 0x80, 0xff},
 		{fnuz, math.Copysign(0, -1), 0, 0}, {fnuz, -1e-300, 0, 0}, {fnuz, math.NaN(), 0x80, 0x80},
-		{e5m2, 57344, 0x7b, 0x7b}, {e5m2, 61439, 0x7b, 0x7b}, {e5m2, 61440, 0x7c, 0x7b}, {e5m2, -inf, 0xfc, 0xfb}, {e5m2, math.NaN(), 0x7f, 0x7f},
+		{e5m2, 57344, 0x7b, 0x7b}, {e5m2, 61439, 0x7b, 0x7b}, {e5m2, 61440, 0x7c, 0x7b}, {e5m2, -inf, 0xfc, 0xfb},
+		{e5m2, math.NaN(), 0x7f, 0x7f},
 		{e8m0, 1, 127, 127}, {e8m0, 1.5, 128, 128}, {e8m0, 3, 128, 128}, {e8m0, 0, 0, 0}, {e8m0, -1, 255, 255}, {e8m0, inf, 255, 254},
 		{e8m0, math.NaN(), 255, 255}, {e8m0, 1e-300, 0, 0}, {e8m0, 1e300, 255, 254},
 	} {
