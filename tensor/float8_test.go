@@ -119,7 +119,8 @@ func TestPackedPairs(t *testing.T) {
 			t.Errorf("int4 %#x: %d, %d, want %d, %d", code, i, j, wantI, wantJ)
 		}
 	}
-	for x, want := range map[float64]uint8{0.25: 0, 0.75: 2, 1.25: 2, 1.75: 4, 2.5: 4, 3.5: 6, 5: 6, 5.1: 7, 1e9: 7, -1e9: 15, math.Inf(-1): 15} {
+	for x, want := range map[float64]uint8{0.25: 0, 0.75: 2, 1.25: 2, 1.75: 4, 2.5: 4, 3.5: 6, 5: 6, 5.1: 7, 1e9: 7, -1e9: 15,
+		math.Inf(-1): 15} {
 		if got := tensor.F64ToF4x2(x, 0); got != want {
 			t.Errorf("fp4: %g becomes %#x, want %#x", x, got, want)
 		}
