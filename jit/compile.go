@@ -40,7 +40,7 @@ func (u *unit) run(ctx context.Context, why Miss) (res UnitResult, err error) {
 	u.snapshots = u.takeSnapshots(on)
 	for range maxCompiles {
 		res, changed, err := u.compileOnFarm(ctx)
-		if err != nil && ctx.Err() == nil {
+		if errors.Is(err, errNoFarm) || err != nil && ctx.Err() == nil {
 			res, changed, err = u.compileOnce(ctx)
 		}
 		if err != nil {

@@ -2,6 +2,7 @@ package jit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -127,7 +128,7 @@ func (l *link) run(ctx context.Context, why Miss) (a cache.Artifact, err error) 
 		l.observe(finished)
 		end(l.event(finished))
 	}()
-	if a, err = l.linkOnFarm(ctx); err != nil && ctx.Err() == nil {
+	if a, err = l.linkOnFarm(ctx); errors.Is(err, errNoFarm) || err != nil && ctx.Err() == nil {
 		a, err = l.linkOnce(ctx)
 	}
 	return a, err

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -16,6 +17,7 @@ type Registry struct {
 	Host string // "127.0.0.1:41234"
 	Dir  string // its files
 	cmd  *exec.Cmd
+	stop sync.Once
 }
 
 // StartRegistry starts the program of a registry with its files in dir. extra is added to its configuration, such as an "auth"
@@ -66,8 +68,10 @@ func StartRegistry(program, dir, extra, http string) (*Registry, error) {
 	}
 }
 
-// Stop kills the registry.
+// Stop kills the registry. Concurrent calls are allowed.
 func (r *Registry) Stop() {
-	_ = r.cmd.Process.Kill()
-	_ = r.cmd.Wait()
+	r.stop.Do(func() {
+		_ = r.cmd.Process.Kill()
+		_ = r.cmd.Wait()
+	})
 }
