@@ -5,7 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
+	"strings"
+	"time"
 
+	"github.com/aiter-go/aiter/fleet"
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/settings"
 )
@@ -19,8 +23,9 @@ type cacheItem struct {
 	Artifacts int    `json:"artifacts"`
 	Bytes     int64  `json:"bytes"`
 
-	err  error
-	role cacheRole
+	err   error
+	role  cacheRole
+	store *cache.Dir // nil with err
 }
 
 // cacheRole is the role of a cache in builds.
@@ -66,7 +71,7 @@ func (a *app) caches() ([]cacheItem, error) {
 
 // newCacheItem returns the list entry of a folder that was opened as d, or with an error.
 func newCacheItem(path, use string, role cacheRole, d *cache.Dir, err error) cacheItem {
-	x := cacheItem{Path: path, Use: use, Status: statusOK, err: err, role: role}
+	x := cacheItem{Path: path, Use: use, Status: statusOK, err: err, role: role, store: d}
 	if err == nil {
 		if bad := d.Writable(); bad != nil {
 			x.Use = "read"
@@ -88,12 +93,56 @@ func (a *app) listCaches() error {
 	if err != nil {
 		return err
 	}
+	pulled := a.pulledCaches(items)
 	if a.json {
-		return a.writeJSON(map[string]any{"caches": items})
+		return a.writeJSON(map[string]any{"caches": items, "pulled": pulled.Caches, "remote": pulled.Reference, "suspended": pulled.Suspended})
 	}
 	rows := [][]string{{"CACHE", "USE", "STATUS", "ARTIFACTS", "SIZE"}}
 	for _, x := range items {
 		rows = append(rows, []string{x.Path, x.Use, cmp.Or(x.Detail, x.Status), fmt.Sprint(x.Artifacts), formatSize(x.Bytes)})
 	}
-	return a.table(rows)
+	return errors.Join(a.table(rows), a.printPulled(pulled))
+}
+
+// pulledCaches describes the pulled caches below the cache of builds.
+func (a *app) pulledCaches(items []cacheItem) fleet.State {
+	i := slices.IndexFunc(items, func(x cacheItem) bool { return x.role != readOnlyCache && x.store != nil })
+	if i < 0 {
+		return fleet.State{Caches: []fleet.PulledCache{}}
+	}
+	return fleet.ReadState(items[i].store, a.getenv)
+}
+
+// printPulled prints the pulled caches, and why the registry is not asked.
+func (a *app) printPulled(st fleet.State) error {
+	var err error
+	if len(st.Caches) > 0 {
+		fmt.Fprintln(a.out)
+		rows := [][]string{{"PULLED FROM", "DIGEST", "SIGNED BY", "MODULE", "TARGET", "PULLED", "SIZE", "STATUS"}}
+		for _, x := range st.Caches {
+			rows = append(rows, []string{
+				cmp.Or(x.Reference, x.Path), shortDigest(x.Digest), signerOf(x), x.Module, x.Target, x.Pulled.Local().Format(time.DateTime),
+				formatSize(x.Bytes), cmp.Or(x.Refused, statusOK),
+			})
+		}
+		err = a.table(rows)
+	}
+	if st.Suspended != nil {
+		fmt.Fprintf(a.out, "\n%s: %s\n", st.Reference, st.Suspended)
+	}
+	return err
+}
+
+// signerOf returns the beginning of the ID of the key that signed a set, "(pinned)" if its reference had the digest.
+func signerOf(x fleet.PulledCache) string {
+	if x.Key == "" {
+		return "(pinned)"
+	}
+	return cache.Key(x.Key).Short()
+}
+
+// shortDigest returns the beginning of a digest of OCI: "sha256:0123456789ab".
+func shortDigest(digest string) string {
+	kind, sum, _ := strings.Cut(digest, ":")
+	return kind + ":" + cache.Key(sum).Short()
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aiter-go/aiter/fleet"
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/tuning"
 	"github.com/aiter-go/aiter/jit"
@@ -18,6 +19,9 @@ const explainLong = `Show the key of each unit of a module with its inputs, the 
 the object in the cache, or compile), the changes since the last build, and the launch
 parameters that tune has kept. The command builds nothing. With --op, --dtype or --axis
 it explains those parts of the module.
+
+With AITER_JIT_REMOTE it also shows the pulled caches of the module, which of them has the
+library, and a fault of the registry within the last minute. It opens no connection.
 
 Without a compiler it explains the last build in the cache and the read-only caches,
 and the decision to use its results.
@@ -58,13 +62,18 @@ func (a *app) explain(ctx context.Context, module, arch string, parts *partFlags
 	if err != nil {
 		return err
 	}
-	list := []*jit.Explanation{}
+	store, err := a.openCache()
+	if err != nil {
+		return err
+	}
+	pulled := fleet.ReadState(store, a.getenv)
+	list := []explanation{}
 	for _, r := range reqs {
 		x, err := m.Explain(ctx, r)
 		if err != nil {
 			return err
 		}
-		list = append(list, x)
+		list = append(list, newExplanation(x, pulled))
 	}
 	if a.json {
 		return a.writeJSON(map[string]any{"explanations": list})
@@ -75,7 +84,70 @@ func (a *app) explain(ctx context.Context, module, arch string, parts *partFlags
 	return nil
 }
 
-func (a *app) printExplanation(x *jit.Explanation) {
+// explanation is that of a request, with the pulled caches for its module and target.
+type explanation struct {
+	*jit.Explanation
+	Pulled    []pulledUse       `json:"pulled"`
+	Remote    string            `json:"remote"`    // reference of AITER_JIT_REMOTE
+	Suspended *fleet.Suspension `json:"suspended"` // null: a build that misses something asks the registry
+}
+
+// pulledUse is a pulled cache, and what it does for a request.
+type pulledUse struct {
+	fleet.PulledCache
+	Has  bool   `json:"has"`  // it has the library that a build would use
+	Miss string `json:"miss"` // why not, "" if it has
+}
+
+func newExplanation(x *jit.Explanation, st fleet.State) explanation {
+	out := explanation{Explanation: x, Pulled: []pulledUse{}, Remote: st.Reference, Suspended: st.Suspended}
+	for _, p := range st.Caches {
+		if p.Module != x.Module || p.Target != x.Target {
+			continue
+		}
+		use := pulledUse{PulledCache: p, Has: x.ReadOnly != "" && x.ReadOnly == p.Path}
+		switch {
+		case use.Has:
+		case p.Refused != "":
+			use.Miss = "refused: " + p.Refused
+		case x.Artifact != "":
+			use.Miss = "not needed: the library is in " + cmp.Or(x.ReadOnly, "the cache")
+		default:
+			use.Miss = "its artifacts are of other inputs: " + firstMiss(x)
+		}
+		out.Pulled = append(out.Pulled, use)
+	}
+	return out
+}
+
+// firstMiss describes the first miss of an explanation.
+func firstMiss(x *jit.Explanation) string {
+	for _, u := range x.Units {
+		if !u.Miss.IsHit() {
+			return u.Source + ": " + u.Reason
+		}
+	}
+	return x.Link.Reason
+}
+
+// printSource prints the library that a build would use, and the pulled caches.
+func (a *app) printSource(x explanation) {
+	if x.Artifact != "" {
+		fmt.Fprintf(a.out, "  library     %s\n", x.Artifact)
+	}
+	for _, p := range x.Pulled {
+		fmt.Fprintf(a.out, "  pulled      %s, %s, signed by %s, %s\n              %s\n", p.Reference, shortDigest(p.Digest),
+			signerOf(p.PulledCache), p.Pulled.Local().Format(time.DateTime), cmp.Or(p.Miss, "has the library"))
+	}
+	switch {
+	case x.Suspended != nil:
+		fmt.Fprintf(a.out, "  registry    %s: %s\n", x.Remote, x.Suspended)
+	case x.Remote != "" && x.Artifact == "" && len(x.Pulled) == 0:
+		fmt.Fprintf(a.out, "  registry    %s: nothing is pulled from it; a build asks it\n", x.Remote)
+	}
+}
+
+func (a *app) printExplanation(x explanation) {
 	fmt.Fprintf(a.out, "%s for %s\n  compiler    %s (identified by %d files)\n",
 		partName(x.Module, x.Part), x.Target, x.Compiler, len(x.Toolchain))
 	if x.NoCompiler != "" {
@@ -86,6 +158,7 @@ func (a *app) printExplanation(x *jit.Explanation) {
 		built = fmt.Sprintf("%s (%s ago)", x.LastBuilt.Format(time.DateTime), formatAge(time.Since(*x.LastBuilt)))
 	}
 	fmt.Fprintf(a.out, "  last built  %s\n", built)
+	a.printSource(x)
 	if x.Whole {
 		fmt.Fprintln(a.out, "  whole       the cache has the whole module, which calls use instead of this part")
 	}

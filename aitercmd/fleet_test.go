@@ -37,7 +37,7 @@ func TestFleetScript(t *testing.T) {
 			env.Setenv("REGISTRY", r.Host)
 			return nil
 		},
-		Cmds:               map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+		Cmds:               map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "replace": replace},
 		RequireUniqueNames: true,
 	})
 }

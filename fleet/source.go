@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,8 +20,8 @@ import (
 )
 
 const (
-	// suspension is how long no process of this user on this machine sends requests to a registry after a fault.
-	suspension = time.Minute
+	// suspensionTime is how long no process of this user on this machine sends requests to a registry after a fault.
+	suspensionTime = time.Minute
 	// manifestAge is how long a process keeps a manifest, so that its modules come from one set while it starts.
 	manifestAge = time.Minute
 )
@@ -83,6 +84,8 @@ type note struct {
 	Key       string `json:"key"`      // ID of the key that signed it, "" for a pinned reference
 	Module    string `json:"module"`
 	Target    string `json:"target"`
+	// Time is that of the pull.
+	Time time.Time `json:"time"`
 }
 
 // prefix begins the names of the pulled caches for a module and a target.
@@ -131,17 +134,25 @@ func (s *source) openPulled(name string, keys []Key) *cache.Dir {
 	if err == nil {
 		err = json.Unmarshal(data, &n)
 	}
-	if err == nil && s.ref.Pinned() && n.Manifest != s.ref.ref.Reference {
-		err = fmt.Errorf("it is of the set %s, expected %s", n.Manifest, s.ref.ref.Reference)
-	}
-	if err == nil && !s.ref.Pinned() && !hasKey(keys, n.Key) {
-		err = fmt.Errorf("no key of AITER_JIT_KEYS has signed it (%s)", n.Key)
+	if err == nil {
+		err = s.accepts(n, keys)
 	}
 	if err != nil {
 		s.log.Debug("a pulled cache is not used", "name", name, "error", err)
 		return nil
 	}
 	return d
+}
+
+// accepts returns why the source does not use a pulled cache, nil if it does.
+func (s *source) accepts(n note, keys []Key) error {
+	switch {
+	case s.ref.Pinned() && n.Manifest != s.ref.ref.Reference:
+		return fmt.Errorf("it is of the set %s, expected %s", n.Manifest, s.ref.ref.Reference)
+	case !s.ref.Pinned() && !hasKey(keys, n.Key):
+		return fmt.Errorf("no key of AITER_JIT_KEYS has signed it (%s)", cmp.Or(n.Key, "its reference was pinned"))
+	}
+	return nil
 }
 
 // Pull implements [jit.Source]. One process of the machine at a time pulls for a module and a target.
@@ -239,7 +250,7 @@ func (s *source) take(ctx context.Context, set *verified, want jit.Request) (*ca
 	if err := set.fits(layers, s.store.Limits()); err != nil {
 		return nil, err
 	}
-	n := note{s.ref.String(), set.digest, set.key, want.Module, want.Target.String()}
+	n := note{s.ref.String(), set.digest, set.key, want.Module, want.Target.String(), time.Now().Truncate(time.Second)}
 	name := n.name(want)
 	if slices.Contains(s.store.PulledNames(name), name) {
 		return nil, fmt.Errorf("%w: its artifacts of %s for %s are of other sources or of another compiler", errAbsent, want.Module, want.Target)

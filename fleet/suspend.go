@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -25,13 +26,33 @@ func (s *source) suspend(e *jit.PullError) {
 	}
 }
 
-// suspended fails if a process had a fault within the last minute.
-func (s *source) suspended() error {
-	f, recent := s.store.RecentServerFault(s.faultKey(), suspension)
+// Suspension is the time after a fault in which no process of the user on this machine sends requests to a registry.
+type Suspension struct {
+	Since time.Time     `json:"since"`
+	Until time.Time     `json:"until"`
+	Cause jit.PullCause `json:"cause"`
+	Fault string        `json:"fault"`
+}
+
+func (x *Suspension) String() string {
+	return fmt.Sprintf("a pull failed %s ago (%s); no process tries again before %s",
+		time.Since(x.Since).Round(time.Second), x.Fault, x.Until.Local().Format(time.TimeOnly))
+}
+
+// suspension returns that of the registry, nil if processes send requests to it.
+func (s *source) suspension() *Suspension {
+	f, recent := s.store.RecentServerFault(s.faultKey(), suspensionTime)
 	if !recent {
 		return nil
 	}
-	err := fmt.Errorf("a pull failed %s ago (%s); no process tries again before %s",
-		time.Since(f.Time).Round(time.Second), f.Text, f.Time.Add(suspension).Format(time.TimeOnly))
-	return &jit.PullError{From: s.ref.String(), Cause: jit.PullSuspended, Err: err}
+	return &Suspension{Since: f.Time, Until: f.Time.Add(suspensionTime), Cause: jit.PullCause(f.Cause), Fault: f.Text}
+}
+
+// suspended fails if a process had a fault within the last minute.
+func (s *source) suspended() error {
+	x := s.suspension()
+	if x == nil {
+		return nil
+	}
+	return &jit.PullError{From: s.ref.String(), Cause: jit.PullSuspended, Err: errors.New(x.String())}
 }

@@ -23,6 +23,8 @@ type Explanation struct {
 	LastBuilt *time.Time        `json:"last_built"` // nil: never with this cache
 	Compiler  string            `json:"compiler"`   // its version line
 	Toolchain []toolchain.File  `json:"toolchain"`
+	Artifact  string            `json:"artifact"`  // path of the library that a build would use, "" for none
+	ReadOnly  string            `json:"read_only"` // folder of the read-only or pulled cache that has it, "" for the cache itself
 	Units     []UnitExplanation `json:"units"`
 	Link      LinkExplanation   `json:"link"`
 	// Replaced are the files of the toolchain that changed since the last build, by name.
@@ -64,6 +66,9 @@ type Change struct {
 // Explain explains a request. It builds nothing.
 func (m *Manager) Explain(ctx context.Context, r Request) (*Explanation, error) {
 	m.refresh()
+	if err := m.openPulled(ctx, r); err != nil {
+		return nil, err
+	}
 	s := m.newSession()
 	p, err := s.plan(ctx, r)
 	if err != nil {
@@ -79,6 +84,7 @@ func (m *Manager) Explain(ctx context.Context, r Request) (*Explanation, error) 
 	}
 	_, whole, ok := s.lookupWholeModule(ctx, r)
 	if e.Whole = ok; ok {
+		e.Artifact, e.ReadOnly = whole.artifact.Path, whole.artifact.ReadOnly
 		e.Tuning = tuning.Load(m.opts.Cache, whole.artifact.Digest)
 	}
 	_ = m.opts.Memo.Save() // if it fails, the next process hashes the files again
@@ -100,6 +106,7 @@ func explain(r Request, p *plan, last buildRecord) (*Explanation, error) {
 		e.Units = append(e.Units, u.explain(c.units[i], c.misses[i]))
 	}
 	e.Link = p.link.explain(c)
+	e.Artifact, e.ReadOnly = c.artifact.Path, c.artifact.ReadOnly
 	if c.artifact.Digest != "" {
 		e.Tuning = tuning.Load(p.link.m.opts.Cache, c.artifact.Digest)
 	}
@@ -251,6 +258,9 @@ func (m *Manager) Commands(ctx context.Context, reqs ...Request) ([]Command, err
 	var out []Command
 	compiledFor := map[cache.Key]string{}
 	for _, r := range reqs {
+		if err := m.openPulled(ctx, r); err != nil {
+			return nil, err
+		}
 		p, err := s.plan(ctx, r)
 		if err != nil {
 			return nil, err
@@ -267,6 +277,7 @@ func (m *Manager) Commands(ctx context.Context, reqs ...Request) ([]Command, err
 			out = append(out, u.command(on, c.units[i], c.misses[i], compiledFor))
 		}
 	}
+	_ = m.opts.Memo.Save() // if it fails, the next process identifies the compilers again
 	return out, nil
 }
 

@@ -109,17 +109,9 @@ func (m *Manager) pull(ctx context.Context, r Request, found func() bool) error 
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if p.opened && found() { // another request has added it
+	opened := p.opened // by another request
+	if added := p.open(m, r); (opened || added) && found() {
 		return nil
-	}
-	if !p.opened {
-		p.opened = true
-		if have := m.opts.Source.Pulled(r); len(have) > 0 {
-			m.opts.Cache.AddReadOnly(have...)
-			if found() {
-				return nil
-			}
-		}
 	}
 	if p.ended {
 		return p.err
@@ -134,6 +126,35 @@ func (m *Manager) pull(ctx context.Context, r Request, found func() bool) error 
 		found()
 	}
 	return err
+}
+
+// open adds the caches of the source that are on this machine, once. It reports whether there are any. The caller holds the lock.
+func (p *pull) open(m *Manager, r Request) (added bool) {
+	if p.opened {
+		return false
+	}
+	p.opened = true
+	have := m.opts.Source.Pulled(r)
+	if len(have) > 0 {
+		m.opts.Cache.AddReadOnly(have...)
+	}
+	return len(have) > 0
+}
+
+// openPulled adds the caches of the source that are on this machine, for lookups that pull nothing.
+func (m *Manager) openPulled(ctx context.Context, r Request) error {
+	if m.opts.Source == nil {
+		return nil
+	}
+	p := m.pulls.of(r)
+	select {
+	case p.lock <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	p.open(m, r)
+	<-p.lock
+	return nil
 }
 
 // pullOnce pulls from the source, and reports and counts the result.

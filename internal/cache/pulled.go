@@ -68,6 +68,41 @@ func (d *Dir) OpenPulled(name string) (t *Dir, note []byte, err error) {
 	return t, note, nil
 }
 
+// PulledCache describes a pulled cache.
+type PulledCache struct {
+	Name      string
+	Path      string
+	Note      []byte // its origin, see [Dir.PublishPulled]
+	Artifacts []Artifact
+	Bytes     int64     // all files
+	Used      time.Time // of the last use
+	Err       error     // why it cannot be used, nil if it can
+}
+
+// PulledCaches describes the pulled caches, the last used first. Unlike [Dir.OpenPulled] it counts as no use.
+func (d *Dir) PulledCaches() []PulledCache {
+	var list []PulledCache
+	for _, name := range d.PulledNames("") {
+		p := PulledCache{Name: name, Path: d.pulledPath(name)}
+		info, err := os.Lstat(p.Path)
+		if err != nil {
+			continue // removed meanwhile
+		}
+		p.Used = info.ModTime()
+		t, err := OpenReadOnly(p.Path, Options{TrustForeign: d.trustForeign})
+		if err == nil {
+			p.Note, err = t.readOwn(filepath.Join(p.Path, pulledNote))
+		}
+		if err == nil {
+			p.Artifacts, err = t.Artifacts()
+		}
+		_, p.Bytes = sizeOf(p.Path)
+		p.Err = err
+		list = append(list, p)
+	}
+	return list
+}
+
 // PublishPulled makes the folder of that name in a stage a pulled cache. note is its origin. If there is one
 // of that name, it stays. It fails with [*AccessError].
 func (d *Dir) PublishPulled(s *Stage, folder, name string, note []byte) error {

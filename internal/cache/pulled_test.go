@@ -196,3 +196,32 @@ func TestIsEntry(t *testing.T) {
 		}
 	}
 }
+
+// TestPulledCaches describes pulled caches without using them, also a damaged one.
+func TestPulledCaches(t *testing.T) {
+	d, err := Open(t.TempDir(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	publishPulled(t, d, "whole", 10)
+	publishPulled(t, d, "damaged", 20)
+	used := time.Now().Add(-3 * time.Hour).Truncate(time.Second)
+	err = errors.Join(os.Remove(filepath.Join(d.pulledPath("damaged"), pulledNote)), os.Chtimes(d.pulledPath("whole"), used, used))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := d.PulledCaches()
+	if len(list) != 2 || list[0].Name != "damaged" || list[0].Err == nil {
+		t.Fatalf("%+v, want the damaged cache, then the one that was used earlier", list)
+	}
+	p := list[1]
+	if p.Err != nil || string(p.Note) != "whole" || len(p.Artifacts) != 1 || p.Artifacts[0].Size != 10 || p.Bytes < 10 {
+		t.Errorf("%+v", p)
+	}
+	if again := d.PulledCaches()[1]; !again.Used.Equal(used) {
+		t.Errorf("used at %s, want %s: describing a cache is no use", again.Used, used)
+	}
+	if err := d.RemovePulled("whole"); err != nil {
+		t.Errorf("describing a cache holds it: %v", err)
+	}
+}
