@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"time"
@@ -64,8 +65,9 @@ func open(ref Reference, o Options, limits timeouts) (*remote.Repository, error)
 
 func transport(config *tls.Config, limits timeouts) http.RoundTripper {
 	dialer := &net.Dialer{Timeout: limits.connect, KeepAlive: 15 * time.Second}
-	return retrying{watched{idle: limits.idle, base: &http.Transport{
+	return retrying{watched{headers: limits.headers, idle: limits.idle, base: &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
+		OnProxyConnectResponse: checkProxy,
 		DialContext:            dialer.DialContext,
 		TLSClientConfig:        config,
 		TLSHandshakeTimeout:    limits.headers,
@@ -76,6 +78,14 @@ func transport(config *tls.Config, limits timeouts) http.RoundTripper {
 		IdleConnTimeout:        30 * time.Second,
 		MaxIdleConnsPerHost:    downloads,
 	}}}
+}
+
+// checkProxy reports a proxy that opens no connection to a registry.
+func checkProxy(_ context.Context, proxy *url.URL, _ *http.Request, resp *http.Response) error {
+	if resp.StatusCode == http.StatusOK {
+		return nil
+	}
+	return &proxyError{proxy.Host, resp.StatusCode}
 }
 
 // checkRedirect removes the credentials from a request to another host, port or scheme, and refuses to leave TLS.

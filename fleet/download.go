@@ -47,7 +47,8 @@ func openRepository(ref Reference, o Options, limits timeouts) (*repository, err
 func attempt(ctx context.Context, do func() error) error {
 	for try := 1; ; try++ {
 		err := do()
-		if err == nil || try == tries || !isBroken(err) || ctx.Err() != nil {
+		var tried *triedError
+		if err == nil || try == tries || !isBroken(err) || errors.As(err, &tried) || ctx.Err() != nil {
 			return err
 		}
 		if err := sleep(ctx, rand.N(firstPause<<(try-1))); err != nil {

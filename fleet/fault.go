@@ -48,6 +48,20 @@ func (e *statusError) Error() string {
 	return fmt.Sprintf("GET %s: status %d, %s", e.url, e.code, http.StatusText(e.code))
 }
 
+// proxyError reports a proxy that opens no connection.
+type proxyError struct {
+	host string
+	code int
+}
+
+func (e *proxyError) Error() string {
+	hint := ""
+	if e.code == http.StatusProxyAuthRequired {
+		hint = "; HTTPS_PROXY needs a user and a password: http://USER:PASSWORD@" + e.host
+	}
+	return fmt.Sprintf("proxy %s: status %d, %s%s", e.host, e.code, http.StatusText(e.code), hint)
+}
+
 // isNotFound reports whether a repository does not have something.
 func isNotFound(err error) bool {
 	var status *statusError
@@ -77,6 +91,7 @@ func causeOf(err error) jit.PullCause {
 	var unsigned *UntrustedError
 	var broken *DamageError
 	var storage *cache.AccessError
+	var proxy *proxyError
 	var network net.Error
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, errIdle), errors.As(err, &network) && network.Timeout():
@@ -87,6 +102,8 @@ func causeOf(err error) jit.PullCause {
 		return jit.PullDamaged
 	case errors.As(err, &storage), errors.Is(err, syscall.ENOSPC), errors.Is(err, os.ErrPermission):
 		return jit.PullStorage
+	case errors.As(err, &proxy):
+		return causeOfStatus(proxy.code)
 	case errors.As(err, &answer):
 		return causeOfStatus(answer.StatusCode)
 	case errors.As(err, &status):
@@ -103,7 +120,7 @@ func causeOf(err error) jit.PullCause {
 
 func causeOfStatus(status int) jit.PullCause {
 	switch {
-	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusProxyAuthRequired:
 		return jit.PullDenied
 	case status == http.StatusNotFound:
 		return jit.PullMissing

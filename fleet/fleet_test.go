@@ -46,8 +46,11 @@ var built = sync.OnceValues(func() (fixture, error) {
 })
 
 func TestMain(m *testing.M) {
-	if os.Getenv("AITER_TEST_PULL") != "" {
+	switch {
+	case os.Getenv("AITER_TEST_PULL") != "":
 		os.Exit(pullChild())
+	case os.Getenv("AITER_TEST_START") != "":
+		os.Exit(startChild())
 	}
 	code := m.Run()
 	if f, err := built(); err == nil {
@@ -91,10 +94,9 @@ func requests() []jit.Request {
 	return []jit.Request{{Module: "module_small", Target: target.Host()}, settings.SupportRequest()}
 }
 
-// manager opens a build manager on the tree of the fixture, with its own cache. env has more variables.
-func manager(t testing.TB, f fixture, dir string, env map[string]string, observer jit.Observer) *jit.Manager {
-	t.Helper()
-	m, err := settings.Settings{
+// managerSettings are those of a manager on the tree of the fixture.
+func managerSettings(f fixture, dir string, env map[string]string, observer jit.Observer) settings.Settings {
+	return settings.Settings{
 		CacheDir: dir, Roots: []string{f.root}, Observer: observer, Remote: Open, Logger: slog.New(slog.DiscardHandler), Path: []string{},
 		Getenv: func(name string) string {
 			if v, ok := env[name]; ok || strings.HasPrefix(name, "AITER_") {
@@ -102,7 +104,13 @@ func manager(t testing.TB, f fixture, dir string, env map[string]string, observe
 			}
 			return os.Getenv(name)
 		},
-	}.OpenManager(t.Context())
+	}
+}
+
+// manager opens a build manager on the tree of the fixture, with its own cache. env has more variables.
+func manager(t testing.TB, f fixture, dir string, env map[string]string, observer jit.Observer) *jit.Manager {
+	t.Helper()
+	m, err := managerSettings(f, dir, env, observer).OpenManager(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,13 +231,13 @@ func push(t testing.TB, ref, dir, private string) PushReport {
 	return rep
 }
 
-// pullChild is the process that TestKilled kills: it pulls into a cache.
+// pullChild is a process that pulls into a cache. TestKilled kills it; TestHTTPProxy gives it the variables of proxies.
 func pullChild() int {
 	store, err := cache.Open(os.Getenv("AITER_TEST_CACHE"), cache.Options{})
 	if err == nil {
 		var ref Reference
 		if ref, err = ParseReference(os.Getenv("AITER_TEST_PULL")); err == nil {
-			_, err = Warm(context.Background(), ref, store, nil, Options{})
+			_, err = Warm(context.Background(), ref, store, nil, Options{Certs: os.Getenv("AITER_TEST_CERTS")})
 		}
 	}
 	if err != nil {

@@ -85,7 +85,9 @@ type fault struct {
 	name  string
 	cause jit.PullCause // "": the pull succeeds
 	most  time.Duration // delay of the first start
-	does  func(w http.ResponseWriter, r *http.Request, real http.Handler) bool
+	// requests that it takes until the fault is known, 0 if that varies
+	requests int64
+	does     func(w http.ResponseWriter, r *http.Request, real http.Handler) bool
 }
 
 // handler answers a request, or returns false for the answer of the real registry.
@@ -187,28 +189,34 @@ func faults(isLayer func(*http.Request) bool) []fault {
 	signatures := func(r *http.Request) bool {
 		return strings.Contains(r.URL.Path, "/referrers/") || strings.Contains(r.URL.Path, "/manifests/sha256-")
 	}
+	hangUp := func(http.ResponseWriter, *http.Request, http.Handler) bool { panic(http.ErrAbortHandler) }
+	const succeeds = 3 * time.Second // with a pause of 1 s
 	return []fault{
-		{"503 twice", "", 2 * time.Second, first(2, status(503))},
-		{"503 for ever", jit.PullServer, 2 * time.Second, status(503)},
-		{"401", jit.PullDenied, time.Second, status(401, "Www-Authenticate", `Basic realm="x"`)},
-		{"403", jit.PullDenied, time.Second, status(403)},
-		{"404", jit.PullMissing, time.Second, status(404)},
-		{"429 with a short pause", "", 3 * time.Second, first(1, status(429, "Retry-After", "1"))},
-		{"429 with a long pause", jit.PullLimited, time.Second, status(429, "Retry-After", "3600")},
-		{"silent", jit.PullTimeout, 6 * time.Second, stall},
-		{"blob is cut once", "", 2 * time.Second, when(isLayer, first(1, cut))},
-		{"blob is cut for ever", jit.PullUnreachable, 3 * time.Second, when(isLayer, cut)},
-		{"manifest is cut for ever", jit.PullUnreachable, 3 * time.Second, when(isManifest, cut)},
-		{"clean end of a blob", jit.PullUnreachable, 3 * time.Second, when(isLayer, half)},
-		{"clean end of the manifest", jit.PullDamaged, 2 * time.Second, when(isManifest, half)},
-		{"flipped bit in a blob", jit.PullDamaged, 2 * time.Second, when(isLayer, flip)},
-		{"flipped bit in the manifest", jit.PullDamaged, 2 * time.Second, when(isManifest, flip)},
-		{"stalled blob", jit.PullTimeout, 6 * time.Second, when(isLayer, halfThen(wait))},
-		{"drip-fed blob", jit.PullTimeout, 9 * time.Second, when(isLayer, drip)},
-		{"endless manifest", jit.PullDamaged, 2 * time.Second, when(isManifest, endless)},
-		{"edited manifest", jit.PullUntrusted, 2 * time.Second, when(isManifest, edit)},
-		{"signature gone", jit.PullUntrusted, 2 * time.Second, when(signatures, gone)},
-		{"credential expires", jit.PullDenied, 2 * time.Second, when(isLayer, status(401, "Www-Authenticate", `Basic realm="x"`))},
-		{"layer gone", jit.PullMissing, 2 * time.Second, when(isLayer, gone)},
+		{"503 twice", "", refusalDelay, 0, first(2, status(503))},
+		{"503 for ever", jit.PullServer, refusalDelay, tries, status(503)},
+		{"500 for ever", jit.PullServer, refusalDelay, tries, status(500)},
+		{"401", jit.PullDenied, refusalDelay, 0, status(401, "Www-Authenticate", `Basic realm="x"`)},
+		{"403", jit.PullDenied, refusalDelay, 1, status(403)},
+		{"404", jit.PullMissing, refusalDelay, 1, status(404)},
+		{"429 with a short pause", "", succeeds, 0, first(1, status(429, "Retry-After", "1"))},
+		{"429 with a long pause", jit.PullLimited, refusalDelay, 1, status(429, "Retry-After", "3600")},
+		{"429 with pauses for ever", jit.PullLimited, waitDelay, tries, status(429, "Retry-After", "3")},
+		{"connection is closed", jit.PullUnreachable, refusalDelay, tries, hangUp},
+		{"silent", jit.PullTimeout, hangDelay, 1, stall},
+		{"silent about layers", jit.PullTimeout, hangDelay, 0, when(isLayer, stall)},
+		{"blob is cut once", "", refusalDelay, 0, when(isLayer, first(1, cut))},
+		{"blob is cut for ever", jit.PullUnreachable, refusalDelay, 0, when(isLayer, cut)},
+		{"manifest is cut for ever", jit.PullUnreachable, refusalDelay, tries, when(isManifest, cut)},
+		{"clean end of a blob", jit.PullUnreachable, refusalDelay, 0, when(isLayer, half)},
+		{"clean end of the manifest", jit.PullDamaged, refusalDelay, 1, when(isManifest, half)},
+		{"flipped bit in a blob", jit.PullDamaged, refusalDelay, 0, when(isLayer, flip)},
+		{"flipped bit in the manifest", jit.PullDamaged, refusalDelay, 1, when(isManifest, flip)},
+		{"stalled blob", jit.PullTimeout, hangDelay, 0, when(isLayer, halfThen(wait))},
+		{"drip-fed blob", jit.PullTimeout, waitDelay, 0, when(isLayer, drip)},
+		{"endless manifest", jit.PullDamaged, refusalDelay, 1, when(isManifest, endless)},
+		{"edited manifest", jit.PullUntrusted, refusalDelay, 0, when(isManifest, edit)},
+		{"signature gone", jit.PullUntrusted, refusalDelay, 0, when(signatures, gone)},
+		{"credential expires", jit.PullDenied, refusalDelay, 0, when(isLayer, status(401, "Www-Authenticate", `Basic realm="x"`))},
+		{"layer gone", jit.PullMissing, refusalDelay, 0, when(isLayer, gone)},
 	}
 }

@@ -26,6 +26,14 @@ type timeouts struct {
 
 var errIdle = errors.New("the server sent nothing for too long")
 
+// triedError is the error of the last try of a request.
+type triedError struct{ err error }
+
+func (e *triedError) Error() string { return e.err.Error() }
+
+// Unwrap returns the error.
+func (e *triedError) Unwrap() error { return e.err }
+
 // retrying repeats requests that may succeed later: refused or broken connections, and answers of a server that is
 // overloaded. It does not repeat a request that timed out, because that delays the start of a program once more.
 type retrying struct {
@@ -38,6 +46,9 @@ func (r retrying) RoundTrip(req *http.Request) (*http.Response, error) {
 		resp, err := r.base.RoundTrip(req)
 		pause, again := pauseAfter(resp, err, try)
 		if !again || try == tries || !repeatable(req) || !fits(req.Context(), pause) {
+			if err != nil {
+				err = &triedError{err}
+			}
 			return resp, err
 		}
 		if resp != nil {
@@ -99,21 +110,30 @@ func sleep(ctx context.Context, pause time.Duration) error {
 	}
 }
 
-// watched ends responses that send nothing for too long.
+// watched ends requests and responses for which nothing arrives for too long. The limits of the transport do not include the answer of a
+// proxy.
 type watched struct {
-	base http.RoundTripper
-	idle time.Duration
+	base          http.RoundTripper
+	headers, idle time.Duration
 }
 
 // RoundTrip implements [http.RoundTripper].
 func (w watched) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
+	timer := time.AfterFunc(w.headers, func() { cancel(errIdle) })
+	if !repeatable(req) { // a body takes time to send
+		timer.Stop()
+	}
 	resp, err := w.base.RoundTrip(req.WithContext(ctx))
 	if err != nil {
+		timer.Stop()
+		if context.Cause(ctx) == errIdle {
+			err = errIdle
+		}
 		cancel(nil)
 		return nil, err
 	}
-	timer := time.AfterFunc(w.idle, func() { cancel(errIdle) })
+	timer.Reset(w.idle)
 	resp.Body = &watchedBody{ReadCloser: resp.Body, ctx: ctx, timer: timer, idle: w.idle, cancel: cancel}
 	return resp, nil
 }

@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"errors"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -45,7 +44,9 @@ type node struct {
 }
 
 func newNode(t *testing.T, f fixture, remote, keys string) *node {
-	return &node{t, f, t.TempDir(), map[string]string{"AITER_JIT_REMOTE": remote, "AITER_JIT_KEYS": keys, "AITER_JIT_REMOTE_WAIT": "8s"}}
+	return &node{t, f, t.TempDir(), map[string]string{
+		"AITER_JIT_REMOTE": remote, "AITER_JIT_KEYS": keys, "AITER_JIT_REMOTE_WAIT": testWait.String(),
+	}}
 }
 
 // start builds what a first call of an operator needs, as a new process would.
@@ -179,6 +180,15 @@ func TestRevoked(t *testing.T) {
 	}
 }
 
+// The goals for a node whose registry fails.
+const (
+	refusalDelay = 2 * time.Second // of a start, if the registry refuses or answers with an error
+	hangDelay    = 6 * time.Second // if it accepts connections and sends nothing
+	testWait     = 8 * time.Second // AITER_JIT_REMOTE_WAIT, the limit for anything
+	waitDelay    = testWait + 250*time.Millisecond
+	nextDelay    = 5 * time.Millisecond // by the source in the next process
+)
+
 // compileTime is how long the compiles of a start may take besides the delay by a registry.
 const compileTime = 20 * time.Second
 
@@ -187,52 +197,61 @@ func TestFaults(t *testing.T) {
 	f, r := prebuilt(t), startRegistry(t)
 	private, public := newKeys(t)
 	rep := push(t, r.Host+"/aiter/kernels:v1", f.built, private)
-	for _, c := range faults(ofLayers(rep.Layers)) {
+	for i, c := range faults(ofLayers(rep.Layers)) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel() // they wait for most of their time
 			if c.most > 7*time.Second {
 				testenv.Long(t)
 			}
 			p := newProxy(t, r.Host)
-			p.set(c.does)
-			checkFault(t, f, p, c, public)
+			within(t, "delay of the start", c.most, func() time.Duration {
+				p.requests.Store(0)
+				p.set(faults(ofLayers(rep.Layers))[i].does) // one that counts from 0
+				n := newNode(t, f, "oci://"+p.Host+"/aiter/kernels:v1", public)
+				if c.cause == "" {
+					n.env["AITER_NO_COMPILE"] = "1"
+					_, _, took, err := n.start()
+					if err != nil {
+						t.Errorf("%v, want a pull after the fault", err)
+					}
+					return took
+				}
+				took := n.checkFailure(c.cause)
+				if got := p.requests.Load(); c.requests > 0 && got != c.requests {
+					t.Errorf("%d requests of two processes, want %d", got, c.requests)
+				}
+				return took
+			})
 		})
 	}
 }
 
-// checkFault pulls without a compiler, so that the time is that of the pull.
-func checkFault(t *testing.T, f fixture, p *proxy, c fault, keys string) {
-	n := newNode(t, f, "oci://"+p.Host+"/aiter/kernels:v1", keys)
+// checkFailure starts a node whose registry fails, and returns the delay. The node does not compile, so that the time is that of the
+// pull. The next process of the node must not be delayed.
+func (n *node) checkFailure(cause jit.PullCause) time.Duration {
+	t := n.t
+	t.Helper()
 	n.env["AITER_NO_COMPILE"] = "1"
 	_, _, took, err := n.start()
-	if c.cause == "" {
-		if err != nil {
-			t.Errorf("%v, want a pull after the fault", err)
-		}
-		return
-	}
 	var pull *jit.PullError
-	if !errors.As(err, &pull) || pull.Cause != c.cause || !strings.Contains(err.Error(), "AITER_NO_COMPILE forbids it") {
-		t.Errorf("cause %q, error %v; want %q and AITER_NO_COMPILE", causeIn(pull), err, c.cause)
-	}
-	if took > c.most+2*time.Second { // for a machine that other tests load
-		t.Errorf("the start took %s, want at most %s", took, c.most)
+	if !errors.As(err, &pull) || pull.Cause != cause || !strings.Contains(err.Error(), "AITER_NO_COMPILE forbids it") {
+		t.Errorf("cause %q, error %v; want %q and AITER_NO_COMPILE", causeIn(pull), err, cause)
 	}
 	store := openCache(t, n.cache)
 	if names := store.PulledNames(""); len(names) > 0 {
 		t.Errorf("something was published: %v", names)
 	}
-	p.requests.Store(0)
-	_, _, took, err = n.start()
-	if !errors.As(err, &pull) || pull.Cause != jit.PullSuspended || p.requests.Load() != 0 {
-		t.Errorf("the next process: %v after %d requests, want none for a minute", err, p.requests.Load())
-	}
-	if took > 3*time.Second { // for a machine that other tests load
-		t.Errorf("the next process took %s", took)
-	}
+	within(t, "delay of the next process", nextDelay, func() time.Duration {
+		next := n.nextProcess()
+		if next.Cause != jit.PullSuspended {
+			t.Errorf("the next process: %q, %s; want %s", next.Cause, next.Error, jit.PullSuspended)
+		}
+		return next.Delay
+	})
 	if s, err := store.Stats(); err != nil || s.PullFaults < 2 {
 		t.Errorf("%d faults are counted, %v", s.PullFaults, err)
 	}
+	return took
 }
 
 func causeIn(e *jit.PullError) jit.PullCause {
@@ -240,33 +259,6 @@ func causeIn(e *jit.PullError) jit.PullCause {
 		return ""
 	}
 	return e.Cause
-}
-
-// freeHost returns an address on which nothing listens.
-func freeHost(t *testing.T) string {
-	t.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer free.Close()
-	return free.Addr().String()
-}
-
-// TestFaultCompiles checks that a node with a compiler goes on after a fault.
-func TestFaultCompiles(t *testing.T) {
-	f := prebuilt(t)
-	_, public := newKeys(t)
-	host := freeHost(t)
-	n := newNode(t, f, "oci://"+host+"/aiter/kernels:v1", public)
-	e, _, took, err := n.start()
-	if err != nil || e.compiles == 0 || len(e.pulls) == 0 || took > compileTime {
-		t.Errorf("%v, %d compiles, pulls %v, %s", err, e.compiles, e.pulls, took)
-	}
-	var pull *jit.PullError
-	if !errors.As(e.pulls[0], &pull) || pull.Cause != jit.PullUnreachable {
-		t.Errorf("%v, want %s", e.pulls[0], jit.PullUnreachable)
-	}
 }
 
 // TestConfiguration opens sources with wrong variables. No connection is opened.

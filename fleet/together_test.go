@@ -116,24 +116,28 @@ func TestKilled(t *testing.T) {
 		cmd.Stderr = os.Stderr
 		return cmd
 	}
-	killed := 0
+	begin := time.Now()
+	if err := child().Run(); err != nil {
+		t.Fatal(err)
+	}
+	whole, killed := time.Since(begin), 0
 	for range 8 {
-		cmd := child()
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		timer := time.AfterFunc(rand.N(250*time.Millisecond), func() { _ = cmd.Process.Kill() })
-		if err := cmd.Wait(); err != nil {
-			killed++
-		}
-		timer.Stop()
-		checkPulled(t, dir)
 		store := openCache(t, dir)
 		for _, name := range store.PulledNames("") {
 			if err := store.RemovePulled(name); err != nil {
 				t.Error(err)
 			}
 		}
+		cmd := child()
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		timer := time.AfterFunc(rand.N(whole), func() { _ = cmd.Process.Kill() })
+		if err := cmd.Wait(); err != nil {
+			killed++
+		}
+		timer.Stop()
+		checkPulled(t, dir)
 	}
 	if killed == 0 {
 		t.Error("no process was killed")
