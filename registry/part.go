@@ -113,16 +113,3 @@ func oneOf(words []string) string {
 func (o *opVersion) whole(t target.Target) jit.Request {
 	return jit.Request{Module: o.module.decl.Name, Target: t}
 }
-
-// parts requests all parts that calls of the operator may need.
-func (o *opVersion) parts(t target.Target) []jit.Request {
-	parts, err := o.module.decl.Parts(t, opconfig.Selection{Ops: []string{o.Name()}})
-	if err != nil {
-		return nil // cannot happen: the operator is in this module
-	}
-	var reqs []jit.Request
-	for _, p := range parts {
-		reqs = append(reqs, jit.Request{Module: o.module.decl.Name, Target: t, Part: p})
-	}
-	return reqs
-}

@@ -10,7 +10,6 @@ package registry
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -20,7 +19,6 @@ import (
 	"github.com/aiter-go/aiter/internal/ffi"
 	"github.com/aiter-go/aiter/internal/hostcall"
 	"github.com/aiter-go/aiter/internal/opconfig"
-	"github.com/aiter-go/aiter/internal/settings"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
 	"github.com/aiter-go/aiter/tensor"
@@ -131,127 +129,6 @@ func (r *Registry) Ops() []*Op {
 	}
 	slices.SortFunc(list, func(a, b *Op) int { return strings.Compare(a.Name(), b.Name()) })
 	return list
-}
-
-// Warm builds and loads the whole modules of the named operators for calls on a device, in
-// parallel. Without names it builds the modules of all operators. For the zero Device it
-// builds for all GPUs of this machine, or for the CPU if the machine has no GPU. The error
-// joins all failures. [jit.Manager.Build] builds for targets that this machine does not have.
-func (r *Registry) Warm(ctx context.Context, dev tensor.Device, names ...string) error {
-	if err := context.Cause(ctx); err != nil {
-		return err
-	}
-	if r.calls.closed.Load() {
-		return ErrClosed
-	}
-	mods, err := r.modulesOf(names)
-	if err != nil {
-		return err
-	}
-	native, err := r.native(ctx)
-	if err != nil {
-		return err
-	}
-	targets, err := r.targetsOf(dev, native)
-	if err != nil {
-		return err
-	}
-	if host := target.Host(); r.verify && !slices.Contains(targets, host) {
-		targets = append(slices.Clone(targets), host)
-	}
-	var reqs []jit.Request
-	for _, mod := range mods {
-		for _, t := range targets {
-			reqs = append(reqs, jit.Request{Module: mod, Target: t})
-		}
-	}
-	return r.warm(ctx, reqs, native)
-}
-
-// modulesOf returns the modules of the named operators, each once.
-func (r *Registry) modulesOf(names []string) ([]string, error) {
-	if len(names) == 0 {
-		for _, op := range r.Ops() {
-			names = append(names, op.Name())
-		}
-	}
-	var mods []string
-	for _, name := range names {
-		op, err := r.Lookup(name)
-		if err != nil {
-			return nil, err
-		}
-		if !slices.Contains(mods, op.Module()) {
-			mods = append(mods, op.Module())
-		}
-	}
-	return mods, nil
-}
-
-// warm builds the requests and the support library, which all calls need.
-func (r *Registry) warm(ctx context.Context, reqs []jit.Request, native []target.Target) error {
-	gen := r.current.Load()
-	support := settings.SupportRequest()
-	results, err := gen.manager.Build(ctx, append(reqs, support)...)
-	errs := []error{err}
-	for _, res := range results {
-		switch {
-		case res.Err != nil:
-		case res.Request == support || !runsHere(res.Target, native):
-			r.ready.Store(res.Request, struct{}{})
-		default:
-			_, err := gen.modules[res.Module].load(ctx, r, res.Request) // load marks it as ready
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func runsHere(t target.Target, native []target.Target) bool {
-	return t.Vendor() == target.CPU || slices.ContainsFunc(native, t.Runs)
-}
-
-// Ready reports whether this process has built and loaded all code that calls of the named
-// operators on a device need, so that no call compiles. Without names it reports this for all
-// operators. The zero Device has the meaning that it has in [Registry.Warm], which builds all
-// of this code; calls build the parts that they need. With [Options.Verify] the code for the
-// CPU counts too. Ready returns false for an unknown operator, and for a device that neither
-// Warm nor a call has used. It never blocks and reads no file.
-func (r *Registry) Ready(dev tensor.Device, names ...string) bool {
-	if r.calls.closed.Load() {
-		return false
-	}
-	if _, ok := r.ready.Load(settings.SupportRequest()); !ok {
-		return false
-	}
-	targets := r.knownTargets(dev)
-	if r.verify {
-		targets = append(targets, target.Host())
-	}
-	gen := r.current.Load()
-	if len(names) == 0 {
-		names = slices.DeleteFunc(slices.Collect(maps.Keys(gen.ops)), func(name string) bool { return gen.op(name) == nil })
-	}
-	for _, name := range names {
-		op := gen.op(name)
-		if op == nil || slices.ContainsFunc(targets, func(t target.Target) bool { return !r.isReady(gen.versions[op.index], t) }) {
-			return false
-		}
-	}
-	return len(targets) > 0
-}
-
-// isReady reports whether the operator's module was built, or each part that calls of
-// the operator may need.
-func (r *Registry) isReady(op *opVersion, t target.Target) bool {
-	if _, ok := r.ready.Load(op.whole(t)); ok {
-		return true
-	}
-	reqs := op.parts(t)
-	return len(reqs) > 0 && !slices.ContainsFunc(reqs, func(req jit.Request) bool {
-		_, ok := r.ready.Load(req)
-		return !ok
-	})
 }
 
 // Close closes the registry. Later lookups and calls fail with [ErrClosed], and so do
