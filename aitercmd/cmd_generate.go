@@ -203,15 +203,14 @@ func (g *goWriter) operator(op *opconfig.Op) error {
 
 // returning writes the method of an operator with a result.
 func (g *goWriter) returning(op *opconfig.Op, name, set, call string) error {
-	kinds := map[schema.Kind]string{schema.Int: "int64", schema.Float: "float64", schema.Bool: "bool"}
-	kind, ok := kinds[op.Schema.Returns[0].Kind]
-	if !ok || len(op.Schema.Returns) > 1 || op.Schema.Returns[0].Optional {
+	kind, ok := map[schema.Kind]string{schema.Int: "int64", schema.Float: "float64", schema.Bool: "bool"}[op.Schema.Result()]
+	if !ok {
 		return usagef("%s: Go programs cannot take the result %s; expected int, bool or float", op.Name, schema.Results(op.Schema.Returns))
 	}
-	fmt.Fprintf(&g.b, "func (o *Ops) %s(ctx context.Context, a %[1]s) (result %s, err error) {\n"+
-		"if o.onHost.Type != 0 {\nreturn result, &registry.ResultError{Op: %q, Reason: \"calls on host memory return none\"}\n}\n"+
-		"%sv, err := o.%s.CallReturning(ctx, %s)\nif err != nil {\nreturn result, err\n}\nreturn v.(%[2]s), nil\n}\n",
-		name, kind, op.Name, set, unexported(name), call)
+	fmt.Fprintf(&g.b, "func (o *Ops) %s(ctx context.Context, a %[1]s) (result %s, err error) {\n%svar v any\n"+
+		"if o.onHost.Type != 0 {\nv, err = o.%[4]s.CallHostReturning(ctx, o.onHost, %[5]s)\n} else {\n"+
+		"v, err = o.%[4]s.CallReturning(ctx, %[5]s)\n}\nif err != nil {\nreturn result, err\n}\nreturn v.(%[2]s), nil\n}\n",
+		name, kind, set, unexported(name), call)
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/aiter-go/aiter/device"
+	"github.com/aiter-go/aiter/jit/schema"
 	"github.com/aiter-go/aiter/jit/target"
 	optests "github.com/aiter-go/aiter/op_tests"
 	"github.com/aiter-go/aiter/registry"
@@ -19,6 +20,7 @@ import (
 const runLong = `Run an operator, and build it first if the cache does not have it. The inputs are
 files, or random numbers of the given sizes and types. The command allocates
 outputs that are not given, fills them with a pattern, and detects writes next to them.
+It prints the result of an operator that returns an int, a bool or a float.
 
 --verify compares every output with a float64 reference and fails if one is wrong.
 --out writes any argument, random inputs included, to a .npy or .safetensors file.`
@@ -198,8 +200,8 @@ func (t *opRun) run(ctx context.Context) (rep *runReport, err error) {
 		return rep, err
 	}
 	defer func() { err = errors.Join(err, placed.Free()) }()
-	cold, err := t.timeFirst(ctx, placed.Args)
-	rep.Cold = cold.Seconds()
+	cold, result, err := t.timeFirst(ctx, placed.Args)
+	rep.Cold, rep.Result = cold.Seconds(), result
 	if err != nil {
 		return rep, err
 	}
@@ -245,13 +247,19 @@ func (t *opRun) compareOutputs(rep *runReport, got map[string]*tensor.Tensor) er
 	return nil
 }
 
-// timeFirst times the first call, with the search for the compiler, build and load.
-func (t *opRun) timeFirst(ctx context.Context, args []any) (time.Duration, error) {
+// timeFirst times the first call, with the search for the compiler, build and load. result is that of an operator that has one.
+func (t *opRun) timeFirst(ctx context.Context, args []any) (took time.Duration, result any, err error) {
 	start := time.Now()
-	if err := t.op.Call(ctx, args...); err != nil {
-		return time.Since(start), err
+	if t.op.Schema().Result() == schema.Invalid {
+		err = t.op.Call(ctx, args...)
+	} else {
+		result, err = t.op.CallReturning(ctx, args...)
 	}
-	return time.Since(start), t.wait()
+	if err != nil {
+		return time.Since(start), nil, err
+	}
+	err = t.wait()
+	return time.Since(start), result, err
 }
 
 // wait waits for the queued work.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -17,6 +18,7 @@ type runReport struct {
 	Target  string         `json:"target"`
 	OK      bool           `json:"ok"`
 	Outputs []outputReport `json:"outputs"`
+	Result  any            `json:"result"`    // int64, bool or float64; null for none
 	Median  *float64       `json:"median_us"` // null with --repeat 0
 	Cold    float64        `json:"cold_seconds"`
 	Error   *string        `json:"error"`
@@ -47,6 +49,14 @@ func (o outputReport) MarshalJSON() ([]byte, error) {
 	}{Name: o.Name, Elements: o.Elements})
 }
 
+// jsonResult returns a result as JSON can express it.
+func jsonResult(v any) any {
+	if f, ok := v.(float64); ok && (math.IsNaN(f) || math.IsInf(f, 0)) {
+		return fmt.Sprint(f)
+	}
+	return v
+}
+
 // printRun prints the report and returns the error of the command.
 func (a *app) printRun(rep *runReport, err error) error {
 	if err == nil && !rep.OK {
@@ -57,13 +67,14 @@ func (a *app) printRun(rep *runReport, err error) error {
 			text := err.Error()
 			rep.OK, rep.Error = false, &text
 		}
+		rep.Result = jsonResult(rep.Result)
 		return errors.Join(a.writeJSON(rep), err)
 	}
 	return errors.Join(a.printRunTable(rep), err)
 }
 
 func (a *app) printRunTable(rep *runReport) error {
-	if len(rep.Outputs) == 0 {
+	if len(rep.Outputs) == 0 && rep.Result == nil {
 		return nil // the run failed before the call
 	}
 	where := rep.device.String()
@@ -80,6 +91,9 @@ func (a *app) printRunTable(rep *runReport) error {
 				fmt.Fprintln(a.out, o.Result)
 			}
 		}
+	}
+	if rep.Result != nil {
+		fmt.Fprintf(a.out, "result %v\n", rep.Result)
 	}
 	fmt.Fprintf(a.out, "first call %.3f s", rep.Cold)
 	if rep.Median != nil {

@@ -3,12 +3,22 @@ package registry
 import (
 	"context"
 
+	"github.com/aiter-go/aiter/internal/ffi"
 	"github.com/aiter-go/aiter/internal/hostcall"
 	"github.com/aiter-go/aiter/tensor"
 )
 
 // CallPieces makes a call of CallHost on the CPU, where CallHost is Call: in pieces, with copies of all arguments.
 func (o *Op) CallPieces(ctx context.Context, opts HostOptions, args ...any) error {
+	return o.callPieces(ctx, opts, args, nil)
+}
+
+// CallPiecesReturning makes a call of CallHostReturning on the CPU.
+func (o *Op) CallPiecesReturning(ctx context.Context, opts HostOptions, args ...any) (any, error) {
+	return o.current().returning(func(result *ffi.Any) error { return o.callPieces(ctx, opts, args, result) })
+}
+
+func (o *Op) callPieces(ctx context.Context, opts HostOptions, args []any, result *ffi.Any) error {
 	drv, err := o.reg.devices.Driver(tensor.CPU)
 	if err != nil {
 		return err
@@ -20,11 +30,11 @@ func (o *Op) CallPieces(ctx context.Context, opts HostOptions, args ...any) erro
 	o.reg.mu.Lock()
 	o.reg.hosts[tensor.Host()] = hostcall.New(drv, pool, hostcall.Options{Piece: opts.Piece, Buffers: opts.Buffers, Calls: opts.Calls})
 	o.reg.mu.Unlock()
-	return o.current().callHost(ctx, tensor.Host(), args, nil, nil)
+	return o.current().callHost(ctx, tensor.Host(), args, nil, nil, result)
 }
 
 // Axes returns the units of the axes along which a call of CallHost is cut.
-func (o *Op) Axes(args ...any) []int64 { return o.current().hostCall(args).Units }
+func (o *Op) Axes(args ...any) []int64 { return o.current().hostCall(args, true).Units }
 
 // ClassOf returns the code of the shape class of arguments, ClassWords its words.
 func ClassOf(o *Op, args ...any) string {

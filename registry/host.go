@@ -27,11 +27,27 @@ func (o *Op) CallHost(ctx context.Context, dev tensor.Device, args ...any) error
 	if dev.IsHost() {
 		return o.Call(ctx, args...)
 	}
-	v := o.current()
-	if o.reg.tracer != nil {
-		return o.traced(ctx, func(ctx context.Context, m *measurement) error { return v.callHost(ctx, dev, args, m, o.params) })
+	return o.tracedHost(ctx, o.current(), dev, args, nil)
+}
+
+// CallHostReturning is [Op.CallHost] of an operator with a result, which it returns as [Op.CallReturning] does. The call is not cut,
+// because the operator computes its result from all elements: the tensors need memory on the device at the same time.
+func (o *Op) CallHostReturning(ctx context.Context, dev tensor.Device, args ...any) (any, error) {
+	if dev.IsHost() {
+		return o.CallReturning(ctx, args...)
 	}
-	return v.callHost(ctx, dev, args, nil, o.params)
+	v := o.current()
+	return v.returning(func(result *ffi.Any) error { return o.tracedHost(ctx, v, dev, args, result) })
+}
+
+// tracedHost makes a call of CallHost, under the call tracer if there is one.
+func (o *Op) tracedHost(ctx context.Context, v *opVersion, dev tensor.Device, args []any, result *ffi.Any) error {
+	if o.reg.tracer != nil {
+		return o.traced(ctx, func(ctx context.Context, m *measurement) error {
+			return v.callHost(ctx, dev, args, m, o.params, result)
+		})
+	}
+	return v.callHost(ctx, dev, args, nil, o.params, result)
 }
 
 // HostTensorError reports an argument of [Op.CallHost] that is not in host memory.
@@ -100,8 +116,10 @@ func (r *Registry) closeHosts() error {
 	return errors.Join(errs...)
 }
 
-// callHost builds the code for the device and makes the call in pieces.
-func (o *opVersion) callHost(ctx context.Context, dev tensor.Device, args []any, m *measurement, params *ffi.Params) error {
+// callHost builds the code for the device and makes the call in pieces, or in one if the caller needs its result.
+func (o *opVersion) callHost(
+	ctx context.Context, dev tensor.Device, args []any, m *measurement, params *ffi.Params, result *ffi.Any,
+) error {
 	if err := o.usable(ctx); err != nil {
 		return err
 	}
@@ -126,9 +144,9 @@ func (o *opVersion) callHost(ctx context.Context, dev tensor.Device, args []any,
 	if err := o.awaitStream(ctx, dev); err != nil {
 		return err
 	}
-	call := o.hostCall(args)
+	call := o.hostCall(args, result == nil)
 	call.Launch = func(ctx context.Context, tensors []*tensor.Tensor) error {
-		return o.callOrVerify(ctx, replaceTensors(args, tensors), m, params, nil)
+		return o.callOrVerify(ctx, replaceTensors(args, tensors), m, params, result)
 	}
 	return engine.Run(ctx, call)
 }

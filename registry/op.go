@@ -99,23 +99,14 @@ func (o *Op) Call(ctx context.Context, args ...any) error {
 // there when CallReturning returns; the work may still be queued. The errors are those of Call, and [*ResultError].
 func (o *Op) CallReturning(ctx context.Context, args ...any) (any, error) {
 	v := o.current()
-	if !v.returnsValue() {
-		return nil, &ResultError{Op: o.name, Reason: "its schema has the result " + schema.Results(v.decl.Schema.Returns) +
-			", expected int, bool or float; use Call for an operator without a result"}
-	}
-	var result ffi.Any
-	var err error
-	if o.reg.tracer != nil {
-		err = o.traced(ctx, func(ctx context.Context, m *measurement) error {
-			return v.callOrVerify(ctx, args, m, o.params, &result)
-		})
-	} else {
-		err = v.callOrVerify(ctx, args, nil, o.params, &result)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return v.resultValue(result)
+	return v.returning(func(result *ffi.Any) error {
+		if o.reg.tracer != nil {
+			return o.traced(ctx, func(ctx context.Context, m *measurement) error {
+				return v.callOrVerify(ctx, args, m, o.params, result)
+			})
+		}
+		return v.callOrVerify(ctx, args, nil, o.params, result)
+	})
 }
 
 // callOrVerify calls the operator, with verification if the registry has it. params are given launch parameters, nil for those of

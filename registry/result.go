@@ -15,9 +15,19 @@ type ResultError struct{ Op, Reason string }
 func (e *ResultError) Error() string { return e.Op + ": result: " + e.Reason }
 
 // returnsValue reports whether the operator's result is one int, bool or float.
-func (o *opVersion) returnsValue() bool {
-	r := o.decl.Schema.Returns
-	return len(r) == 1 && !r[0].Optional && (r[0].Kind == schema.Int || r[0].Kind == schema.Bool || r[0].Kind == schema.Float)
+func (o *opVersion) returnsValue() bool { return o.decl.Schema.Result() != schema.Invalid }
+
+// returning makes a call that has a result, and returns the result in the Go type of the schema.
+func (o *opVersion) returning(call func(*ffi.Any) error) (any, error) {
+	if !o.returnsValue() {
+		return nil, &ResultError{Op: o.Name(), Reason: "its schema has the result " + schema.Results(o.decl.Schema.Returns) +
+			", expected int, bool or float; use Call for an operator without a result"}
+	}
+	var result ffi.Any
+	if err := call(&result); err != nil {
+		return nil, err
+	}
+	return o.resultValue(result)
 }
 
 // resultValue returns a result in the Go type of the schema.

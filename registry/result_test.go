@@ -24,7 +24,9 @@ schema = "(Tensor(a!) out, Tensor x, str mode, int[] at, int[2]? range=None) -> 
 [[module.module_types.op]]
 name = "widen"
 schema = "(Tensor(a!) out, Tensor x) -> int"
-args.x = { dtype = ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2"] }
+args.out = { shape = "(N)", output = true }
+args.x = { shape = "(N)", dtype = ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2"] }
+split = ["N"]
 [[module.module_types.op]]
 name = "ordered"
 schema = "(int[] list, int[]? more=[3]) -> bool"
@@ -209,5 +211,53 @@ func TestFloat8Arguments(t *testing.T) {
 	var wrong *registry.ArgumentError
 	if _, err := op.CallReturning(t.Context(), out, x); !errors.As(err, &wrong) || !strings.Contains(err.Error(), "float8_e8m0fnu") {
 		t.Errorf("float8_e8m0fnu: %v", err)
+	}
+}
+
+// TestCallHostReturning makes calls on host memory. One with a result is not cut, as the operator counts all elements.
+func TestCallHostReturning(t *testing.T) {
+	root := sourceTree(t, typesConfig, map[string]string{"csrc/types.cpp": typesSource})
+	for _, verified := range []bool{false, true} {
+		reg := open(t, registry.Options{Root: root, Verify: verified})
+		op, err := reg.Lookup("widen")
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, x := host(t, tensor.Float32, 256), host(t, tensor.Float8E4M3FN, 256)
+		codes, err := x.Bytes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range codes {
+			codes[i] = byte(i)
+		}
+		if units := op.Axes(out, x); len(units) != 1 || units[0] != 256 {
+			t.Fatalf("units %v: a call without a result can be cut", units)
+		}
+		for name, call := range map[string]func(...any) (any, error){
+			"in pieces": func(args ...any) (any, error) {
+				return op.CallPiecesReturning(t.Context(), registry.HostOptions{Piece: 64}, args...)
+			},
+			"on the CPU": func(args ...any) (any, error) { return op.CallHostReturning(t.Context(), tensor.Host(), args...) },
+		} {
+			if err := out.SetFloat64s(make([]float64, 256)); err != nil {
+				t.Fatal(err)
+			}
+			n, err := call(out, x)
+			if got, _ := out.Float64s(); err != nil || n != int64(254) || got[0x08] != 1.0/64 || got[0xf8] != -256 {
+				t.Errorf("%s: %v, %v, want 254; 0x08 is %v", name, n, err, got[8])
+			}
+			var wrong *registry.ArgumentError
+			if _, err := call(out, host(t, tensor.Float32, 256)); !errors.As(err, &wrong) {
+				t.Errorf("%s: a wrong type: %v", name, err)
+			}
+		}
+		if op, err = reg.Lookup("nothing"); err != nil {
+			t.Fatal(err)
+		}
+		var none *registry.ResultError
+		if _, err := op.CallHostReturning(t.Context(), tensor.Device{Type: tensor.ROCM}, x); !errors.As(err, &none) {
+			t.Errorf("an operator without a result: %v", err)
+		}
 	}
 }

@@ -10,14 +10,17 @@ import (
 // restAxis is the name of the axis of leading dimensions.
 const restAxis = "..."
 
-// hostCall describes a call on host memory: the arguments that are read and written, and the axes along which it may be cut.
-func (o *opVersion) hostCall(args []any) hostcall.Call {
+// hostCall describes a call on host memory: the arguments that are read and written, and the axes along which it may be cut, if it may.
+func (o *opVersion) hostCall(args []any, cuts bool) hostcall.Call {
 	tensors := tensorsOf(args)
 	call := hostcall.Call{Args: make([]hostcall.Argument, len(tensors))}
 	for i, t := range tensors {
 		written := o.isWritten(i)
 		output := o.decl.Args[o.decl.Schema.Args[i].Name].Output
 		call.Args[i] = hostcall.Argument{Tensor: t, Written: written && t != nil, Read: !output && t != nil}
+	}
+	if !cuts {
+		return call
 	}
 	var s sizes
 	if o.checks != nil {

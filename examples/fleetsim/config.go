@@ -71,7 +71,8 @@ func (c *config) assumptions() []assumption {
 		{"downloads", &number{&c.downloads, 1}, "layers that a node loads at a time", "the client of package fleet"},
 		{"piece", &unit{&c.piece, megabyte, "MB"}, "size of pieces", "Dragonfly"},
 		{"uploads", &number{&c.uploads, 1}, "pieces that a node sends at a time", "assumed"},
-		{"unpack", &unit{&c.unpackRate, megabyte, "MB/s"}, "a node checks and unpacks one layer at a time", "a pull of 20 MB from a registry on the same machine takes 0.1 s"},
+		{"unpack", &unit{&c.unpackRate, megabyte, "MB/s"}, "a node checks and unpacks one layer at a time",
+			"a pull of 20 MB from a registry on the same machine takes 0.1 s"},
 		{"seed", &number{&c.seed, 0}, "of the random times and choices", ""},
 		{"slack", &fraction{&c.slack}, "a transfer ends when this share of it is missing", "speed; 0 is exact, and changes no time by 1%"},
 	}

@@ -124,6 +124,18 @@ func (s Schema) String() string {
 	return s.Name + "(" + strings.Join(args, ", ") + ") -> " + Results(s.Returns)
 }
 
+// Result returns the kind of the operator's result if that is one int, bool or float, else Invalid.
+func (s Schema) Result() Kind {
+	if len(s.Returns) != 1 || s.Returns[0].Optional {
+		return Invalid
+	}
+	switch k := s.Returns[0].Kind; k {
+	case Int, Bool, Float:
+		return k
+	}
+	return Invalid
+}
+
 // Results returns what an operator returns as written in a schema: "int", or "()" for nothing.
 func Results(types []Type) string {
 	returns := make([]string, len(types))
