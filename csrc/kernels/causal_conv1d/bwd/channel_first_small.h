@@ -45,7 +45,7 @@ template <class T, bool kPackedFilter> struct SmallRowTile : SmallTile<T, 16 / s
     const T* from = address<T>(p.x, b, d, t);
     if (live) x_bits = load_vec<T, R>(from), dout_bits = load_vec<T, R>(address<T>(p.dout, b, d, t));
     if (live && t > 0) halo_bits = load_vec<T, E>(from - E);
-    filter.fetch(strided_filter(p), d);
+    filter.load(strided_filter(p), d);
     asm volatile("" ::: "memory");  // keeps the loads before what follows
   }
 
@@ -54,7 +54,7 @@ template <class T, bool kPackedFilter> struct SmallRowTile : SmallTile<T, 16 / s
     for (int i = 0; i < H; i++) x[i][0] = halo_bits.value(E - H + i);
     AITER_UNROLL
     for (int i = 0; i < R; i++) x[H + i][0] = x_bits.value(i), g[i][0] = dout_bits.value(i);
-    filter.settle(strided_filter(p));
+    filter.convert(strided_filter(p));
   }
 
   // store writes dx. more: the row extends behind these positions; otherwise g behind them is not multiplied.

@@ -56,7 +56,7 @@ template <class T, int N, bool kPackedFilter> struct SmallChannelsTile : SmallTi
     }
     if constexpr (!kPackedFilter)
       mask = p.seq.data ? decltype(mask)::find(p, b, t) : decltype(mask)::unmasked(int(p.width), t, int(p.seqlen));
-    filter.fetch(strided_filter(p), d);
+    filter.load(strided_filter(p), d);
     if (p.initial.data && !p.seq.data && t < H) load_initial_states(halo);
     AITER_UNROLL
     for (int n = 0; n < N; n++) {
@@ -65,7 +65,7 @@ template <class T, int N, bool kPackedFilter> struct SmallChannelsTile : SmallTi
       AITER_UNROLL
       for (int i = 0; i < R; i++) g[i][n] = dout[i].value(n);
     }
-    filter.settle(strided_filter(p));
+    filter.convert(strided_filter(p));
   }
 
   // load_initial_states puts the initial states in front of the row.

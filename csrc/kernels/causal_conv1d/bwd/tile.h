@@ -96,8 +96,8 @@ AITER_DEVICE void reduce_channel_first(const BwdParams& a, float (&sums)[N], uin
 template <int W> using ChannelFilter = Filter<float, W, 1, FilterKind::kStrided>;
 template <int W> AITER_DEVICE ChannelFilter<W> load_filter(FilterSource from, int64_t d) {
   ChannelFilter<W> filter;
-  filter.fetch(from, d);
-  filter.settle(from);
+  filter.load(from, d);
+  filter.convert(from);
   return filter;
 }
 

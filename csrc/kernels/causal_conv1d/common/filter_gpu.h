@@ -31,14 +31,14 @@ enum class FilterKind {
 };
 
 // Filter is the weights and biases of C channels. Tap k of a kernel of W taps is weight k - (W - width) of the filter: a
-// narrower filter lacks the first taps, which are 0. fetch issues the loads, and settle converts their results:
+// narrower filter lacks the first taps, which are 0. load issues the loads, and convert converts their results to floats:
 //
 //   Filter<bf16_t, 4, 8, FilterKind::kPacked> filter;
-//   filter.fetch(source, d);  // channels d to d+7
+//   filter.load(source, d);  // channels d to d+7
 //   ...                       // other loads
-//   filter.settle(source);
+//   filter.convert(source);
 //
-// T is the type of the weights. Out is the type to which pack_word rounds sums; where it takes canonical NaNs only, settle
+// T is the type of the weights. Out is the type to which pack_word rounds sums; where it takes canonical NaNs only, convert
 // makes them. With kStrided T is not used, and channels past dim repeat the last one. kAfterWait: no load is moved in front of pdl_wait,
 // which ptxas does with read-only loads.
 template <class T, int W, int C, FilterKind kKind, class Out = T, bool kAfterWait = false> class Filter {
@@ -48,29 +48,29 @@ template <class T, int W, int C, FilterKind kKind, class Out = T, bool kAfterWai
   float weight[C][W], bias[C];
 
   // I is 32 bits wide if d * W fits, which saves multiplications.
-  template <class I> AITER_DEVICE void fetch(const FilterSource& s, I d) {
+  template <class I> AITER_DEVICE void load(const FilterSource& s, I d) {
     missing_ = kWhole ? 0 : W - s.width;
     if constexpr (kStrided) {
       const bool inside = C == 1 || d + C <= s.dim;
       packed_ = s.packed_weight && inside, packed_bias_ = C > 1 && s.packed_bias && inside;
       // A branch selects the element size once. nvcc would predicate two loads into one register, and the second would
       // wait for the first.
-      if (s.weight.dtype == DType::F32) cold_branch(), fetch_strided_weight<uint32_t>(s, d);
-      else fetch_strided_weight<uint16_t>(s, d);
-      if (s.bias.dtype == DType::F32) cold_branch(), fetch_strided_bias<uint32_t>(s, d);
-      else fetch_strided_bias<uint16_t>(s, d);
+      if (s.weight.dtype == DType::F32) cold_branch(), load_strided_weight<uint32_t>(s, d);
+      else load_strided_weight<uint16_t>(s, d);
+      if (s.bias.dtype == DType::F32) cold_branch(), load_strided_bias<uint32_t>(s, d);
+      else load_strided_bias<uint16_t>(s, d);
     } else {
-      fetch_weight(static_cast<const T*>(s.weight.data), s, d);
-      fetch_bias(static_cast<const T*>(s.bias.data), s, d);
+      load_weight(static_cast<const T*>(s.weight.data), s, d);
+      load_bias(static_cast<const T*>(s.bias.data), s, d);
     }
   }
 
-  AITER_DEVICE void settle(const FilterSource& s) {
+  AITER_DEVICE void convert(const FilterSource& s) {
     if constexpr (kStrided) {
-      settle_any<C * W>(s.weight.dtype, packed_, raw_weight_, &weight[0][0]);
-      settle_any<C>(s.bias.dtype, packed_bias_, raw_bias_, bias);
+      convert_any<C * W>(s.weight.dtype, packed_, raw_weight_, &weight[0][0]);
+      convert_any<C>(s.bias.dtype, packed_bias_, raw_bias_, bias);
     } else {
-      settle_weight();
+      convert_weight();
       to_floats<T, C>(C > 1 && kKind != FilterKind::kUnaligned, raw_bias_, bias);
     }
     if constexpr (AITER_HIP && kDType<Out> == DType::BF16 && (kStrided || kDType<T> == DType::F32)) {
@@ -102,7 +102,7 @@ template <class T, int W, int C, FilterKind kKind, class Out = T, bool kAfterWai
   static constexpr int kMostTaps = kKind == FilterKind::kNarrow && W == 4 ? 3 : W;
   static constexpr bool kOdd = kKind == FilterKind::kUnaligned && sizeof(T) == 2 && W % 2;  // taps may start within a word
 
-  template <int N> static AITER_DEVICE Words<N> load(const void* p) {
+  template <int N> static AITER_DEVICE Words<N> load_vector(const void* p) {
     if constexpr (kAfterWait) return *static_cast<const Words<N>*>(p);
     else return load_readonly<N>(p);
   }
@@ -111,15 +111,15 @@ template <class T, int W, int C, FilterKind kKind, class Out = T, bool kAfterWai
     else return load_readonly_element(p);
   }
 
-  // fetch_strided_weight and fetch_strided_bias load elements of U's size.
-  template <class U, class I> AITER_DEVICE void fetch_strided_weight(const FilterSource& s, I d) {
+  // load_strided_weight and load_strided_bias load elements of U's size.
+  template <class U, class I> AITER_DEVICE void load_strided_weight(const FilterSource& s, I d) {
     const U* p = static_cast<const U*>(s.weight.data);
     constexpr int kWords = C * W * int(sizeof(U)) / 4;
     if (packed_) return load_words<kWords, kWords>(p + d * W, raw_weight_);
     AITER_UNROLL
     for (int c = 0; c < C; c++) load_taps(p + channel(s, d, c) * s.weight.first, s.weight.last, raw_weight_ + c * W);
   }
-  template <class U, class I> AITER_DEVICE void fetch_strided_bias(const FilterSource& s, I d) {
+  template <class U, class I> AITER_DEVICE void load_strided_bias(const FilterSource& s, I d) {
     const U* p = static_cast<const U*>(s.bias.data);
     constexpr int kWords = (C * int(sizeof(U)) + 3) / 4;
     if (packed_bias_) return load_words<kWords, kWords>(p + d, raw_bias_);
@@ -130,8 +130,8 @@ template <class T, int W, int C, FilterKind kKind, class Out = T, bool kAfterWai
     return C == 1 || d + c < s.dim ? d + c : s.dim - 1;
   }
 
-  // fetch_weight and fetch_bias load packed elements.
-  template <class I> AITER_DEVICE void fetch_weight(const T* p, const FilterSource& s, I d) {
+  // load_weight and load_bias load packed elements.
+  template <class I> AITER_DEVICE void load_weight(const T* p, const FilterSource& s, I d) {
     constexpr int kEach = kWordElems<T>;
     if constexpr (kKind == FilterKind::kPacked) {
       load_words<C * W / kEach, C * W / kEach>(p + uint64_t(d) * W, raw_weight_);
@@ -151,7 +151,7 @@ template <class T, int W, int C, FilterKind kKind, class Out = T, bool kAfterWai
       if (s.width == 3) load_words<C / kEach, C / kEach>(p + C * 2, raw_weight_ + C * 2 / kEach);
     }
   }
-  template <class I> AITER_DEVICE void fetch_bias(const T* p, const FilterSource& s, I d) {
+  template <class I> AITER_DEVICE void load_bias(const T* p, const FilterSource& s, I d) {
     AITER_UNROLL
     for (int c = 0; c < C; c++) raw_bias_[c] = 0;
     if (!p) return;
@@ -181,13 +181,13 @@ template <class T, int W, int C, FilterKind kKind, class Out = T, bool kAfterWai
     constexpr int kStep = largest_load(N, kDistance);
     AITER_UNROLL
     for (int i = 0; i < N; i += kStep) {
-      const Words<kStep> w = load<kStep>(static_cast<const char*>(p) + 4 * i);
+      const Words<kStep> w = load_vector<kStep>(static_cast<const char*>(p) + 4 * i);
       AITER_UNROLL
       for (int k = 0; k < kStep; k++) v[i + k] = w.word[k];
     }
   }
 
-  AITER_DEVICE void settle_weight() {
+  AITER_DEVICE void convert_weight() {
     if constexpr (kKind == FilterKind::kPacked || (kKind == FilterKind::kNarrow && C == 1)) {
       to_floats<T, C * W>(kKind == FilterKind::kPacked, raw_weight_, &weight[0][0]);
     } else if constexpr (kKind == FilterKind::kUnaligned) {
@@ -211,8 +211,8 @@ template <class T, int W, int C, FilterKind kKind, class Out = T, bool kAfterWai
     }
   }
 
-  // settle_any is to_floats of a type known at run time.
-  template <int N> static AITER_DEVICE void settle_any(DType t, bool packed, const uint32_t* raw, float* v) {
+  // convert_any is to_floats of a type known at run time.
+  template <int N> static AITER_DEVICE void convert_any(DType t, bool packed, const uint32_t* raw, float* v) {
     if (t == DType::F32) to_floats<float, N>(packed, raw, v);
     else if (t == DType::BF16) to_floats<bf16_t, N>(packed, raw, v);
     else to_floats<half_t, N>(packed, raw, v);

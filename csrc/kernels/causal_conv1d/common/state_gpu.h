@@ -37,14 +37,14 @@ template <class T, int W> class SequenceHead {
     next_ = s.len > 0 ? p.inputs<T>(s, d)[0] : round_to<T>(0.0f);
     AITER_UNROLL
     for (int k = 0; k < W - 1; k++) x_[k] = p.before<T>(s, d, k - (W - 1));
-    filter_.fetch(strided_filter(p, W), d);
+    filter_.load(strided_filter(p, W), d);
   }
 
   // run computes n positions, then writes the state.
   AITER_DEVICE void run(const Stateful& p, const Sequence& s, int64_t d, int64_t n) {
     const T* x = p.inputs<T>(s, d);
     T* out = p.outputs<T>(s, d);
-    filter_.settle(strided_filter(p, W));
+    filter_.convert(strided_filter(p, W));
     AITER_ROLLED
     for (int64_t t = 0; t < n; t++) {
       x_[W - 1] = next_;

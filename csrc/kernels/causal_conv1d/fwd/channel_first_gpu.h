@@ -58,8 +58,8 @@ template <class T, int W, bool kShifts> struct VecWithHalo {
     if constexpr (kShifts) piece<4>(p, kHalo + 4, has.next);
   }
 
-  // settle shifts: word[0] then holds position t-W.
-  AITER_DEVICE void settle(int shift) {
+  // align shifts the words: word[0] then holds position t-W.
+  AITER_DEVICE void align(int shift) {
     if (!kShifts || !shift) return;
     if constexpr (kWordElems<T> == 2) {
       if (shift & 1) {
@@ -83,7 +83,7 @@ template <class T, int W, bool kShifts> struct VecWithHalo {
     for (int i = 0; i < kHalo; i++) launder(word[i]);
   }
 
-  // floats converts the positions from t-W on, behind settle.
+  // floats converts the positions from t-W on, behind align.
   AITER_DEVICE void floats(float* value) const {
     AITER_UNROLL
     for (int i = 0; i < kHalo + 4; i++) unpack_word<T>(word[i], value + i * kWordElems<T>);
@@ -185,9 +185,9 @@ AITER_DEVICE void run_channel_first(const Tile& tile, const FilterSource& source
   for (int v = 0; v < V; v++) {
     if (W > 4 && v == 1 && tile.is_single()) break;  // the compiler then takes fewer registers
     tile.load(v, &span[v]);
-    if (kEarly && v == 0) filter.fetch(source, tile.d);
+    if (kEarly && v == 0) filter.load(source, tile.d);
   }
-  if (!kEarly) filter.fetch(source, tile.d);
+  if (!kEarly) filter.load(source, tile.d);
   if constexpr (Policy::kMasked) {
     policy.wait();
     AITER_UNROLL
@@ -200,13 +200,13 @@ AITER_DEVICE void run_channel_first(const Tile& tile, const FilterSource& source
     AITER_UNROLL
     for (int v = 0; v < V; v++) span[v].launder_halo();
   }
-  filter.settle(source);
+  filter.convert(source);
   AITER_UNROLL
   for (int v = 0; v < V; v++) {
     if (!tile.exists(v)) break;
     float x[W + N], y[N];
     bool all = true;
-    span[v].settle(tile.shift);
+    span[v].align(tile.shift);
     span[v].floats(x);
     tile.clear_before_row(v, x);
     if constexpr (Policy::kStates) {

@@ -106,7 +106,7 @@ template <class T, int W, int C, class Mask> class StripWalk {
     T* out = a_.out.row<T>(b_, d_) + first * a_.out.last;
     const int some = a_.dim - d_ < C ? int(a_.dim - d_) : C;
     int left = int(end - first);
-    filter_.fetch(a_, d_);
+    filter_.load(a_, d_);
     issue_first(x, first, left);
     x += (first + A) * a_.x.last;
     fill_window(first);
@@ -153,7 +153,7 @@ template <class T, int W, int C, class Mask> class StripWalk {
 
   // fill_window converts the positions before the strip.
   AITER_DEVICE void fill_window(int64_t first) {
-    filter_.settle(a_);
+    filter_.convert(a_);
     AITER_UNROLL
     for (int k = 0; k < W - 1; k++) ChannelVec<T, C>::floats(past_[k], x_[k]);
     if constexpr (Mask::kMasked) {

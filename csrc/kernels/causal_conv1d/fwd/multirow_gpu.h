@@ -55,10 +55,10 @@ AITER_DEVICE void run_multirow(const KernelParam<ConvParams>& all, const KernelP
     float value[W + N], y[N];
     mask.launder_all(), launder(t);
     span.load(x, pieces);
-    filter.fetch(a, tile.d);
+    filter.load(a, tile.d);
     if (r + kPrefetchRows < rows) prefetch_l2(ahead), ahead += x_row;
-    filter.settle(a);
-    span.settle(shift);
+    filter.convert(a);
+    span.align(shift);
     span.floats(value);
     if (begins) {
       AITER_UNROLL

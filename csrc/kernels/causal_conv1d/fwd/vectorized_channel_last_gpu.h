@@ -153,15 +153,15 @@ AITER_DEVICE void run_strip(const VectorizedParams& a, const Alignment& alignmen
   typename Alignment::template Loads<T, C, M> x;
   x.load(a, tile, tile.x - uint64_t(a.x_next) * ((W - 1) * tile.kUnit), W - 1);
   Filter<T, W, N, kKind> filter;
-  filter.fetch(a.filter(tile.dim), tile.d - kAlternates);
+  filter.load(a.filter(tile.dim), tile.d - kAlternates);
   StripMask<Policy, W, S> mask;
   if constexpr (Policy::kMasked) mask.load(policy, tile);
-  if constexpr (C == 2) filter.settle(a.filter());  // otherwise behind the test, which saves registers
+  if constexpr (C == 2) filter.convert(a.filter());  // otherwise behind the test, which saves registers
 
   char* out = tile.out + uint64_t(a.out_next) * ((S - 1) * tile.kUnit);
   if constexpr (Policy::kMasked) {
     if (!mask.all_visible(filter, tile.first)) {
-      if constexpr (C > 2) filter.settle(a.filter());
+      if constexpr (C > 2) filter.convert(a.filter());
       return mask.compute(), run_masked_strip<T, W, C, S, Alignment>(a, out, x, filter, mask);
     }
     x.launder_all();
@@ -169,7 +169,7 @@ AITER_DEVICE void run_strip(const VectorizedParams& a, const Alignment& alignmen
   float y[S][C];
   if constexpr (C > 2) {
     constexpr int kTogether = AITER_HIP ? 1 : S;  // positions: hipcc takes fewer registers for one at a time, the last one first
-    filter.settle(a.filter());
+    filter.convert(a.filter());
     float v[M][C];
     AITER_UNROLL
     for (int i = 0; i < M; i++) x.floats(i, v[i]);

@@ -63,8 +63,8 @@ class FewSlot {
       : slot_(a.slots.data != nullptr, a.slots_wide, byte_at(a.slots.data, b, a.slots.stride)),
         accepted_(accepts && a.accepted.data, a.accepted_wide, byte_at(a.accepted.data, b, a.accepted.stride)) {}
 
-  // settle returns the slot, or -1 for a sequence that is skipped, and the place of its oldest value.
-  AITER_DEVICE int settle(const FewParams& a, uint32_t b, bool accepts, uint32_t* first) const {
+  // get returns the slot, or -1 for a sequence that is skipped, and the place of its oldest value.
+  AITER_DEVICE int get(const FewParams& a, uint32_t b, bool accepts, uint32_t* first) const {
     int slot = int(b), n = 0;
     bool live = true;
     if (a.slots.data) live = slot_.fits(&slot) && uint32_t(slot) < uint32_t(a.slot_count) && slot != a.pad;
@@ -89,7 +89,7 @@ template <class T, int C, bool kPlain, bool kAccepts> class FewTokens {
 
  public:
   // The constructor issues the loads of the filter.
-  AITER_DEVICE FewTokens(const FewParams& a, int d) : d_(d), none_(kPlain ? 0 : W - a.width) { filter_.fetch(filter_of(a), d); }
+  AITER_DEVICE FewTokens(const FewParams& a, int d) : d_(d), none_(kPlain ? 0 : W - a.width) { filter_.load(filter_of(a), d); }
 
   AITER_DEVICE void load_x(const FewParams& a, uint32_t b) {
     const char* at = byte_at(byte_at(a.x, b, a.x_batch), d_, sizeof(T));
@@ -109,7 +109,7 @@ template <class T, int C, bool kPlain, bool kAccepts> class FewTokens {
       if (has_tap(k)) value_[k] = load_vec<T, C>(reinterpret_cast<const T*>(byte_at(at, k - none_, a.state_last)));
   }
 
-  AITER_DEVICE void settle(const FewParams& a) { filter_.settle(filter_of(a)); }
+  AITER_DEVICE void convert_filter(const FewParams& a) { filter_.convert(filter_of(a)); }
 
   // run computes the sequence and writes its slot. out may be x.
   AITER_DEVICE void run(const FewParams& a, uint32_t b) {
@@ -233,7 +233,7 @@ __global__ void __launch_bounds__(kFewThreads, kFewBlocks<kPlain>) causal_conv1d
     tokens.load_x(a, b);
     std::conditional_t<kOrdered, SlotUsers<FewSlots>, NoFewUsers> others{FewSlots(a)};
     uint32_t first = 0;
-    const int slot = loaded.settle(a, b, kAccepts, &first);
+    const int slot = loaded.get(a, b, kAccepts, &first);
     if (slot >= 0) tokens.load_state(a, slot, first);
     const bool shared = others.share_slot(FewSlots(a), b, slot);
     if (place >= a.dim) return;
@@ -243,7 +243,7 @@ __global__ void __launch_bounds__(kFewThreads, kFewBlocks<kPlain>) causal_conv1d
     }
     // The first sequence of those that share a slot computes them all.
     if (shared && next_with_slot(FewSlots(a), slot, int32_t(0), int32_t(b)) < int32_t(b)) return;
-    tokens.settle(a);
+    tokens.convert_filter(a);
     AITER_ROLLED
     for (;;) {
       tokens.run(a, b);

@@ -26,14 +26,14 @@ template <class T, int W> AITER_DEVICE void run_window(const Prefill& p, const S
   const int none = W - int(p.width);  // taps that do not exist
   const bool past = p.has_initial(b);
   Filter<float, W, 1, FilterKind::kStrided> filter;
-  filter.fetch(strided_filter(p, p.width), d);
+  filter.load(strided_filter(p, p.width), d);
   float v[2 * W - 2];
   AITER_UNROLL
   for (int k = 0; k < 2 * W - 2; k++) {
     const int u = k - (W - 1);
     v[k] = u < r.len && u >= 1 - p.width ? p.value<T>(r, past, d, u) : 0.0f;
   }
-  filter.settle(strided_filter(p, p.width));
+  filter.convert(strided_filter(p, p.width));
   AITER_UNROLL
   for (int t = 0; t < W - 1; t++) {
     if (t >= p.width - 1 || t >= r.len) continue;

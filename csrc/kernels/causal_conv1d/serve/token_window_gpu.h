@@ -11,7 +11,7 @@ namespace aiter::conv1d::serve {
 template <class T, int W> class TokenWindow {
  public:
   // The constructor issues the loads of the filter.
-  AITER_DEVICE TokenWindow(const Served& p, int64_t d) : d_(d), none_(W - int(p.width)) { filter_.fetch(filter_of(p), d); }
+  AITER_DEVICE TokenWindow(const Served& p, int64_t d) : d_(d), none_(W - int(p.width)) { filter_.load(filter_of(p), d); }
 
   // load issues the loads of the state and of the first token.
   AITER_DEVICE void load(const Served& p, const ServedSequence& r) {
@@ -23,7 +23,7 @@ template <class T, int W> class TokenWindow {
 
   // run computes the sequence and writes its slot. out may be x.
   AITER_DEVICE void run(const Served& p, const ServedSequence& r, int64_t b) {
-    filter_.settle(filter_of(p));
+    filter_.convert(filter_of(p));
     float v[W];
     AITER_UNROLL
     for (int k = 0; k < W - 1; k++) v[k] = element_to_float(p.state.dtype, bits_[k]);

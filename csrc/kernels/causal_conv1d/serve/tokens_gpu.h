@@ -29,7 +29,7 @@ template <class T, int W, int C, TokenForm kForm> class TokenVectors {
 
  public:
   // The constructor issues the loads of the filter.
-  AITER_DEVICE TokenVectors(const Served& p, int64_t d) : d_(d), none_(kAny ? W - int(p.width) : 0) { filter_.fetch(filter_of(p), d); }
+  AITER_DEVICE TokenVectors(const Served& p, int64_t d) : d_(d), none_(kAny ? W - int(p.width) : 0) { filter_.load(filter_of(p), d); }
 
   // load_x issues the loads of the first tile.
   AITER_DEVICE void load_x(const Served& p, const ServedSequence& r) {
@@ -46,7 +46,7 @@ template <class T, int W, int C, TokenForm kForm> class TokenVectors {
       if (has_tap(k)) value_[k] = load_vec<T, C>(at + k * p.state.last);
   }
 
-  AITER_DEVICE void settle(const Served& p) { filter_.settle(filter_of(p)); }
+  AITER_DEVICE void convert_filter(const Served& p) { filter_.convert(filter_of(p)); }
 
   // run computes the sequence and writes its slot. out may be x, without a tree.
   AITER_DEVICE void run(const Served& p, const ServedSequence& r, int64_t b) {
@@ -237,7 +237,7 @@ class LoadedSequence {
         accepted_(index_bits(p.accepted, p.accepted.data, b)), first_(index_bits(p.first, p.first.data, b)),
         last_(index_bits(p.last, p.last.data, b)), slot_(index_bits(p.table, p.table.data && p.table.columns > 0, b)) {}
 
-  AITER_DEVICE ServedSequence settle(const Served& p, int64_t b) const {
+  AITER_DEVICE ServedSequence get(const Served& p, int64_t b) const {
     ServedSequence r{p.starts.data ? 0 : b, 0, p.seqlen, 0, 0, p.kept, true};
     if (p.starts.data) {
       r.start = start_.value();
@@ -306,7 +306,7 @@ causal_conv1d_serve_tokens_kernel(KernelParam<Served> p, FastDiv chunks) {
     const LoadedSequence loaded(reload_kernarg(p), b);
     TokenVectors<T, W, C, kForm> tokens(reload_kernarg(p), place < p.dim ? place : 0);
     std::conditional_t<kOrdered, SlotUsers<SlotTable>, NoSlotUsers> others(SlotTable(reload_kernarg(p)));
-    ServedSequence r = loaded.settle(reload_kernarg(p), b);
+    ServedSequence r = loaded.get(reload_kernarg(p), b);
     tokens.load_x(reload_kernarg(p), r);
     const bool live = r.live && r.len > 0;
     if (live) tokens.load_state(reload_kernarg(p), r);
@@ -316,7 +316,7 @@ causal_conv1d_serve_tokens_kernel(KernelParam<Served> p, FastDiv chunks) {
     if (!live) return;
     // The first sequence of those that share a slot computes them all.
     if (shared && next_with_slot(SlotTable(reload_kernarg(p)), r.from, int64_t(0), b) < b) return;
-    tokens.settle(reload_kernarg(p));
+    tokens.convert_filter(reload_kernarg(p));
     AITER_ROLLED
     for (;;) {
       tokens.run(reload_kernarg(p), r, b);

@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(kDecodeThreads, (kDecodeBlocks<S, C>)) causal_
     }
     in.load_x(a, b, d);
     if (live) in.load_state(a, slot, d);
-    taps.fetch(filter, d);
+    taps.load(filter, d);
     if (a.indices.data) shared = others.share_slot(a, b, slot);
     if (place >= a.dim) return;
     if (!live) {
@@ -180,7 +180,7 @@ __global__ void __launch_bounds__(kDecodeThreads, (kDecodeBlocks<S, C>)) causal_
       return;
     }
     if (shared && next_with_slot(a, slot, int64_t(0), b) < b) return;  // the first sequence of those that share a slot computes them all
-    taps.settle(filter);
+    taps.convert(filter);
     AITER_ROLLED
     for (;;) {
       advance(a, b, d, processed, taps, &in);
