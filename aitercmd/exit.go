@@ -14,6 +14,7 @@ import (
 	"github.com/aiter-go/aiter/internal/perf"
 	"github.com/aiter-go/aiter/internal/profile"
 	"github.com/aiter-go/aiter/internal/toolchain"
+	"github.com/aiter-go/aiter/internal/upstream"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
 	optests "github.com/aiter-go/aiter/op_tests"
@@ -53,7 +54,7 @@ func exitStatuses() []exitStatus {
 			as[*registry.EnvironmentError], as[*perf.OptionsError], as[*fleet.ReferenceError], as[*fleet.KeyError], invalidCPUSetting)},
 		{exitConfig, "the configuration is not valid, or a module has no sources for a target", isAny(
 			as[*opconfig.Error], as[*opconfig.NoSourcesError], as[*opconfig.DuplicateSourceError], as[*opconfig.VersionError],
-			as[*opconfig.ClashError], as[*jit.IncludeError], as[*jit.SourcesError])},
+			as[*opconfig.ClashError], as[*upstream.Error], as[*jit.IncludeError], as[*jit.SourcesError])},
 		{exitCache, "the cache folder cannot be used: not writable, full, or writable by other users", isAny(
 			as[*cache.UntrustedError], as[*cache.AccessError], as[*cache.ReadOnlyError])},
 		{exitCompile, "a compiler or linker failed, or ran out of time", isAny(as[*jit.CompileError], as[*jit.ChangingError])},

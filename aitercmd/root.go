@@ -47,7 +47,7 @@ func newRoot(a *app) *cobra.Command {
 		newBuild(a), newCleanCache(a), newList(a), newDescribe(a), newExplain(a), newInspect(a), newRun(a), newTest(a), newBench(a),
 		newProfile(a), newTune(a),
 		newWatch(a), newDoctor(a), newEnv(a), newDevices(a), newNew(a), newGenerate(a), newCache(a), newPush(a), newPull(a),
-		newInspectRemote(a), newConfig(a), newVersion(a), newExitCodes(a),
+		newInspectRemote(a), newAIter(a), newConfig(a), newVersion(a), newExitCodes(a),
 	)
 	root.SetHelpCommand(newHelp(root))
 	if a.width > 0 {

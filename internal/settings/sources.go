@@ -121,12 +121,15 @@ func (s Settings) allSources() ([]Source, error) {
 	if !filepath.IsAbs(dir) {
 		return nil, &EnvironmentError{CheckoutVariable, dir, errors.New("expected an absolute path of a checkout of AIter")}
 	}
-	files, err := fs.Sub(aiter.Sources, upstreamDir)
+	files, err := Upstream()
 	if err != nil {
 		return nil, err
 	}
 	return append(slices.Clip(s.Sources), Source{Files: files, Name: "AIter of " + CheckoutVariable}), nil
 }
+
+// Upstream returns the tree of the program with the declarations and adapters of AIter's operators.
+func Upstream() (fs.FS, error) { return fs.Sub(aiter.Sources, upstreamDir) }
 
 // readProgram reads the configuration in the program. Without roots, [Settings.Config] names it.
 func (s Settings) readProgram(configured bool) (*source, error) {

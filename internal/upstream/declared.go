@@ -1,0 +1,167 @@
+package upstream
+
+import (
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/aiter-go/aiter/internal/opconfig"
+)
+
+// Declared are the declarations and adapters of this project for AIter's operators.
+type Declared struct {
+	Config *opconfig.Config
+	Files  fs.FS // the tree with the configuration and the adapters
+}
+
+// Standins returns the headers and flags of the declarations. AITER_NO_TORCH_TYPES is AIter's own switch.
+func (d Declared) Standins() Standins {
+	s := Standins{Files: d.Files, Flags: []string{"-DAITER_NO_TORCH_TYPES=1"}}
+	for _, m := range d.Config.Modules {
+		for _, dir := range m.Include {
+			if fs.ValidPath(dir) && !slices.Contains(s.Include, dir) && !slices.Contains(keysOf(m.Outside), dir) {
+				s.Include = append(s.Include, dir)
+			}
+		}
+		for _, flag := range slices.Concat(m.Flags.Common, m.Flags.HIP) {
+			if name, _, _ := strings.Cut(flag, "="); strings.HasPrefix(name, "-DENABLE_") || strings.HasPrefix(name, "-DAITER_") ||
+				strings.HasPrefix(name, "-DUSE_") {
+				s.Flags = append(s.Flags, flag)
+			}
+		}
+	}
+	return s
+}
+
+func keysOf[V any](m map[string]V) (keys []string) {
+	for k := range m {
+		keys = append(keys, k)
+	}
+	return keys
+}
+
+// adapters are the files of a declared module.
+type adapters struct {
+	files   []string        // of this project
+	words   map[string]bool // the identifiers in them
+	sources []string        // files of the checkout that they include
+}
+
+// adaptersOf follows the sources of a declared module up to the files of the checkout.
+func (c *Checkout) adaptersOf(d Declared, m *opconfig.Module) adapters {
+	a := adapters{words: map[string]bool{}}
+	var stack []string
+	for _, s := range m.Sources {
+		stack = append(stack, s.Files...)
+	}
+	standins := d.Standins()
+	known := macrosOf(standins.Flags)
+	for len(stack) > 0 && len(a.files) < maxFiles {
+		file := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		if slices.Contains(a.files, file) {
+			continue
+		}
+		data, err := fs.ReadFile(d.Files, file)
+		if err != nil {
+			continue // a file of an include folder; the build reports it
+		}
+		a.files = append(a.files, file)
+		for _, t := range scanAll(newCScanner(string(data))) {
+			if t.kind == nameToken {
+				a.words[t.text] = true
+			}
+		}
+		for _, inc := range includes(string(data), known) {
+			if name := path.Join(path.Dir(file), inc.name); fs.ValidPath(name) && exists(d.Files, name) {
+				stack = append(stack, name)
+				continue
+			}
+			for _, dir := range []string{"csrc/include", "csrc"} {
+				if name := path.Join(dir, inc.name); fs.ValidPath(name) && c.has(name) {
+					a.sources = append(a.sources, name)
+					break
+				}
+			}
+		}
+	}
+	return a
+}
+
+func exists(files fs.FS, name string) bool {
+	_, err := fs.Stat(files, name)
+	return err == nil
+}
+
+// State says whether a module can be used.
+type State string
+
+// The states.
+const (
+	In       State = "in"       // declared modules have operators of it
+	Possible State = "possible" // nothing speaks against it
+	Out      State = "out"      // see its reasons
+)
+
+// Status is a module of AIter with its state.
+type Status struct {
+	*Module
+	State    State
+	Declared []string // the modules of this project that include its sources
+	Reasons  []Reason // also of a module that is in: some of its functions may need more
+}
+
+// Status returns the state of each module, in the order of AIter's configuration.
+func (c *Checkout) Status(d Declared) []Status {
+	includes := map[string][]string{} // file of the checkout -> declared modules
+	for _, m := range d.Config.Modules {
+		for _, file := range c.adaptersOf(d, m).sources {
+			if !slices.Contains(includes[file], m.Name) {
+				includes[file] = append(includes[file], m.Name)
+			}
+		}
+	}
+	standins := d.Standins()
+	var list []Status
+	for _, m := range c.Modules {
+		s := Status{Module: m, State: Possible, Reasons: c.Reasons(m, standins)}
+		for _, file := range m.Sources {
+			for _, name := range includes[file] {
+				if !slices.Contains(s.Declared, name) {
+					s.Declared = append(s.Declared, name)
+				}
+			}
+		}
+		slices.Sort(s.Declared)
+		switch {
+		case len(s.Declared) > 0:
+			s.State = In
+		case len(s.Reasons) > 0:
+			s.State = Out
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// Words returns the state in words: "in: module_aiter_rmsnorm", "possible", or the kinds of reasons.
+func (s Status) Words() string {
+	switch s.State {
+	case In:
+		return "in: " + strings.Join(s.Declared, ", ")
+	case Possible:
+		return string(Possible)
+	}
+	var kinds []string
+	for _, r := range s.Reasons {
+		kind := r.What
+		if kind == missingSource || kind == missingHeader {
+			kind = r.String()
+		}
+		if !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	return strings.Join(kinds, ", ")
+}

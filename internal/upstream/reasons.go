@@ -1,0 +1,218 @@
+package upstream
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Reason says why a module cannot be built as it is.
+type Reason struct {
+	What  string // "torch", "Composable Kernel", "assembly code objects", "generator", ...
+	Where string // the evidence: "csrc/include/moe_ck.h:3 includes <torch/all.h>"
+}
+
+func (r Reason) String() string { return r.What + ": " + r.Where }
+
+// The kinds of reasons, in the order of a module's reasons.
+const (
+	needsTorch     = "torch"
+	needsCK        = "Composable Kernel"
+	needsAssembly  = "assembly code objects"
+	needsGenerator = "generator"
+	missingSource  = "missing source"
+	missingHeader  = "missing header"
+)
+
+// libraries are the first folders of included names that belong to a library. "" needs no library besides HIP's.
+func libraries() map[string]string {
+	return map[string]string{
+		"torch": needsTorch, "ATen": needsTorch, "c10": needsTorch, "caffe2": needsTorch, "Python.h": needsTorch,
+		"ck": needsCK, "ck_tile": needsCK, "fmha_fwd.hpp": needsCK, "fmha_bwd.hpp": needsCK,
+		"hip": "", "pybind11": "", "sys": "", "hipcub": "", "rocprim": "",
+		"hiprand": "hipRAND", "rocrand": "hipRAND", "hipblaslt": "hipBLASLt", "rocblas": "rocBLAS", "hipblas": "hipBLAS",
+		"rocsolver": "rocSOLVER", "fmt": "fmt", "openssl": "OpenSSL", "kittens.cuh": "HipKittens",
+	}
+}
+
+// Standins is the tree of this project that replaces headers, with its include folders.
+type Standins struct {
+	Files   fs.FS
+	Include []string // relative to Files
+	Flags   []string // of the compiler, whose macros select branches
+}
+
+// reader follows the includes of a module.
+type reader struct {
+	c        *Checkout
+	standins Standins
+	known    macros
+	include  []string
+	seen     map[string]bool
+	reasons  []Reason
+}
+
+// Reasons returns why a module cannot be built without Python, PyTorch and Composable Kernel, none if nothing speaks against it.
+func (c *Checkout) Reasons(m *Module, standins Standins) []Reason {
+	flags := slices.Clone(standins.Flags)
+	for _, f := range m.Flags {
+		if !f.Unknown {
+			flags = append(flags, strings.Fields(f.Text)...)
+		}
+	}
+	r := &reader{c: c, standins: standins, known: macrosOf(flags), seen: map[string]bool{}}
+	r.include = append([]string{"csrc/include", "csrc"}, m.Include...)
+	for _, name := range m.Missing {
+		if isCK(name) {
+			r.add(needsCK, "the source "+name)
+		} else {
+			r.add(missingSource, name)
+		}
+	}
+	for _, name := range m.Libraries {
+		if name == "ComposableKernel" {
+			name = needsCK
+		}
+		r.add(name, "third_party in "+configFile)
+	}
+	for _, command := range m.Generators {
+		script, _, _ := strings.Cut(command, " ")
+		switch {
+		case isCK(script):
+			r.add(needsCK, "the generator "+script)
+		case script == "hsa/codegen.py":
+			r.add(needsAssembly, "the generator "+script)
+		default:
+			r.add(needsGenerator, script)
+		}
+	}
+	for _, file := range m.Sources {
+		r.follow(file)
+		if line := r.uses(file, assemblyClass); line > 0 {
+			r.add(needsAssembly, fmt.Sprintf("%s:%d uses %s", file, line, assemblyClass))
+		}
+	}
+	return r.sorted(m)
+}
+
+// assemblyClass loads a code object in AIter.
+const assemblyClass = "AiterAsmKernel"
+
+// uses returns the line of a file that has the identifier, 0 if none has.
+func (r *reader) uses(file, word string) int {
+	text, err := r.c.text(file)
+	if err != nil || !strings.Contains(text, word) {
+		return 0
+	}
+	for _, t := range scanAll(newCScanner(text)) {
+		if t.kind == nameToken && t.text == word {
+			return t.line
+		}
+	}
+	return 0
+}
+
+// sorted returns the reasons in the order of their kinds. Headers that Composable Kernel or a generator supplies are no reasons of
+// their own.
+func (r *reader) sorted(m *Module) []Reason {
+	order := []string{needsTorch, needsCK, needsAssembly, needsGenerator, missingSource, missingHeader}
+	rank := func(x Reason) int {
+		if i := slices.Index(order, x.What); i >= 0 {
+			return i
+		}
+		return len(order)
+	}
+	slices.SortStableFunc(r.reasons, func(a, b Reason) int { return rank(a) - rank(b) })
+	supplied := slices.ContainsFunc(m.Include, isCK) ||
+		slices.ContainsFunc(r.reasons, func(x Reason) bool { return x.What == needsAssembly || x.What == needsGenerator })
+	return slices.DeleteFunc(r.reasons, func(x Reason) bool { return x.What == missingHeader && supplied })
+}
+
+func isCK(name string) bool { return name == ckFolder || strings.HasPrefix(name, ckFolder+"/") }
+
+// add adds a reason, of each kind the first one, and of missing files all.
+func (r *reader) add(what, where string) {
+	if what == missingSource || what == missingHeader || !slices.ContainsFunc(r.reasons, func(x Reason) bool { return x.What == what }) {
+		if x := (Reason{what, where}); !slices.Contains(r.reasons, x) {
+			r.reasons = append(r.reasons, x)
+		}
+	}
+}
+
+// follow reads a file of the checkout and what it includes.
+func (r *reader) follow(file string) {
+	stack := []string{file}
+	for len(stack) > 0 && len(r.seen) < maxFiles {
+		file := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		if r.seen[file] {
+			continue
+		}
+		r.seen[file] = true
+		text, err := r.c.text(file)
+		if err != nil {
+			r.add(missingHeader, fmt.Sprintf("%s: %v", file, err))
+			continue
+		}
+		var next []string
+		for _, inc := range includes(text, r.known) {
+			if found := r.find(inc, file); found != "" {
+				next = append(next, found)
+			}
+		}
+		slices.Reverse(next)
+		stack = append(stack, next...)
+	}
+}
+
+// find returns the file of the checkout that a file includes, "" for one of another origin. It adds a reason if nothing has it.
+func (r *reader) find(inc include, from string) string {
+	var places []string
+	if !inc.angle {
+		places = append(places, path.Join(path.Dir(from), inc.name))
+	}
+	for _, dir := range r.standins.Include {
+		if name := path.Join(dir, inc.name); fs.ValidPath(name) {
+			if _, err := fs.Stat(r.standins.Files, name); err == nil {
+				return ""
+			}
+		}
+	}
+	for _, dir := range r.include {
+		places = append(places, path.Join(dir, inc.name))
+	}
+	for _, name := range places {
+		if fs.ValidPath(name) && r.c.has(name) {
+			return name
+		}
+	}
+	first, rest, nested := strings.Cut(inc.name, "/")
+	library, isLibrary := libraries()[first]
+	quoted := `"` + inc.name + `"`
+	if inc.angle {
+		quoted = "<" + inc.name + ">"
+	}
+	where := fmt.Sprintf("%s:%d includes %s", from, inc.line, quoted)
+	switch {
+	case isLibrary && library == "", inc.angle && !nested && isStandard(inc.name), inc.unsure:
+	case isLibrary && (nested && rest != "" || first == inc.name):
+		r.add(library, where)
+	case strings.HasPrefix(inc.name, "ck_tile"):
+		r.add(needsCK, where)
+	default:
+		r.add(missingHeader, where)
+	}
+	return ""
+}
+
+// isStandard reports whether a header is of C, C++ or POSIX.
+func isStandard(name string) bool {
+	const posix = " assert.h ctype.h dlfcn.h errno.h fcntl.h float.h inttypes.h limits.h math.h signal.h stdarg.h stdbool.h stddef.h " +
+		"stdint.h stdio.h stdlib.h string.h time.h unistd.h pthread.h "
+	if strings.HasSuffix(name, ".h") {
+		return strings.Contains(posix, " "+name+" ")
+	}
+	return !strings.Contains(name, ".")
+}

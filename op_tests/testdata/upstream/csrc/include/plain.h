@@ -1,0 +1,14 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "aiter_tensor.h"
+
+enum class Mode : int { slow, fast = 3 };
+
+namespace plain {
+void everything(const aiter_tensor_t& out, std::optional<aiter_tensor_t> x, Mode mode, const std::string& name,
+                std::optional<std::vector<int64_t>> list, double eps, float scale, int64_t wide, bool on);
+int count(int n);
+}  // namespace plain

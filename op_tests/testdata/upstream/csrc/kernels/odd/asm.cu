@@ -1,0 +1,2 @@
+#include "asm_asm_configs.hpp"
+static AiterAsmKernel kernel;
