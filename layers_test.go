@@ -71,7 +71,8 @@ var layers = map[string][]string{
 	"cmd/aiterctl":          {"aitercmd"},
 	"aitercmd": {"buildfarm", "device", "fleet", "jit", "internal/cache", "internal/codeobject", "internal/opconfig", "internal/shell",
 		"internal/slots", "internal/sys", "jit/schema", "jit/target", "internal/toolchain", "internal/watch", "op_tests", "internal/perf",
-		"internal/profile", "internal/report", "internal/settings", "internal/spelling", "internal/term", "internal/upstream", "registry", "tensor", "tensor/npy",
+		"internal/profile", "internal/report", "internal/settings", "internal/spelling", "internal/term", "internal/upstream", "registry",
+		"tensor", "tensor/npy",
 		"tensor/safetensors", "trace", "internal/tuning"},
 }
 

@@ -32,26 +32,33 @@ func TestReasons(t *testing.T) {
 		{"torch", source, "#include \"h.h\"\n", []string{"torch: csrc/include/h.h:2 includes <torch/all.h>"}},
 		{"replaced header", source, "#include <ck_tile/core.hpp>\n#include <ck_tile/host.hpp>",
 			[]string{"Composable Kernel: csrc/a.cu:2 includes <ck_tile/host.hpp>"}},
-		{"branches", source, "#if ENABLE_CK\n#include <ck/ck.hpp>\n#elif !defined(ON) || ON != 1\n#include <torch/a.h>\n#else\n#include <ATen/b.h>\n#endif",
+		{"branches", source, "#if ENABLE_CK\n#include <ck/ck.hpp>\n#elif !defined(ON) || ON != 1\n" +
+			"#include <torch/a.h>\n#else\n#include <ATen/b.h>\n#endif",
 			[]string{"torch: csrc/a.cu:6 includes <ATen/b.h>"}},
 		{"unclear branch", source, "#ifdef SOMETHING\n#include \"none.h\"\n#include <fmt/core.h>\n#endif", nil},
-		{"comments", source, "/* \n#include <torch/a.h> */ /**/ #include \"no.h\"\n// \\\n#include <torch/b.h>\nconst char* s = \"/*\";\n#  include /**/ <fmt/core.h> // \n",
+		{"comments", source, "/* \n#include <torch/a.h> */ /**/ #include \"no.h\"\n// \\\n#include <torch/b.h>\n" +
+			"const char* s = \"/*\";\n#  include /**/ <fmt/core.h> // \n",
 			[]string{`missing header: csrc/a.cu:2 includes "no.h"`, "fmt: csrc/a.cu:6 includes <fmt/core.h>"}},
-		{"missing", source + `, "extra_include": ["f'{AITER_CSRC_DIR}/../../outside'"]`, "#include \"../../etc/passwd\"\n#include <no/such.h>",
+		{"missing", source + `, "extra_include": ["f'{AITER_CSRC_DIR}/../../outside'"]`,
+			"#include \"../../etc/passwd\"\n#include <no/such.h>",
 			[]string{`missing header: csrc/a.cu:1 includes "../../etc/passwd"`, "missing header: csrc/a.cu:2 includes <no/such.h>"}},
 		{"found in an extra folder", source + `, "extra_include": ["f'{AITER_CSRC_DIR}/extra/'"]`, "#include <only.h>", nil},
-		{"assembly", source, "int AiterAsmKernels;\nstatic AiterAsmKernel k;", []string{"assembly code objects: csrc/a.cu:2 uses AiterAsmKernel"}},
-		{"generators", source + `, "blob_gen_cmd": ["f'{AITER_META_DIR}/hsa/codegen.py -m x'", "f'{CK_DIR}/gen.py'", "f'{AITER_CSRC_DIR}/gen.py --x'", "''", "None"]`,
+		{"assembly", source, "int AiterAsmKernels;\nstatic AiterAsmKernel k;",
+			[]string{"assembly code objects: csrc/a.cu:2 uses AiterAsmKernel"}},
+		{"generators", source + `, "blob_gen_cmd": ["f'{AITER_META_DIR}/hsa/codegen.py -m x'", "f'{CK_DIR}/gen.py'", ` +
+			`"f'{AITER_CSRC_DIR}/gen.py --x'", "''", "None"]`,
 			"#include \"made.hpp\"", []string{"Composable Kernel: the generator 3rdparty/composable_kernel/gen.py",
 				"assembly code objects: the generator hsa/codegen.py", "generator: csrc/gen.py"}},
-		{"sources", `"srcs": ["'/etc/passwd'", "'../x.cu'", "f'{CK_DIR}/x'", "f'{AITER_CSRC_DIR}/none.cu'", "f'{AITER_CSRC_DIR}/folder'", "f'{get_gfx()}.cu'"]`, "",
+		{"sources", `"srcs": ["'/etc/passwd'", "'../x.cu'", "f'{CK_DIR}/x'", "f'{AITER_CSRC_DIR}/none.cu'", ` +
+			`"f'{AITER_CSRC_DIR}/folder'", "f'{get_gfx()}.cu'"]`, "",
 			[]string{"torch: csrc/folder/z.cu:1 includes <c10/x.h>", "Composable Kernel: the source 3rdparty/composable_kernel/x",
 				"missing source: /etc/passwd", "missing source: ../x.cu", "missing source: csrc/none.cu", "missing source: {get_gfx()}.cu"}},
 		{"third party", source + `, "third_party": ["'ComposableKernel'", "'HipKittens'"]`, "", []string{
 			"Composable Kernel: third_party in aiter/jit/optCompilerConfig.json", "HipKittens: third_party in aiter/jit/optCompilerConfig.json"}},
 		{"cycle", source, "#include \"cycle.h\"", nil},
 	} {
-		files := tree(configFile, module(test.fields), "csrc/a.cu", test.text, "csrc/include/h.h", "\n#include <torch/all.h>", "csrc/extra/only.h", "",
+		files := tree(configFile, module(test.fields), "csrc/a.cu", test.text, "csrc/include/h.h", "\n#include <torch/all.h>",
+			"csrc/extra/only.h", "",
 			"csrc/folder/z.cu", "#include <c10/x.h>", "csrc/include/cycle.h", "#include \"cycle.h\"\n#include \"a.cu\"")
 		c, err := read(files)
 		if err != nil {
@@ -94,7 +101,8 @@ func TestConfigWrong(t *testing.T) {
 // Links out of a checkout are not followed.
 func TestOpenLinks(t *testing.T) {
 	dir := t.TempDir()
-	for name, text := range tree(configFile, module(`"srcs": ["f'{AITER_CSRC_DIR}/a.cu'", "f'{AITER_CSRC_DIR}/b.cu'"]`), "secret", "", "csrc/b.cu", "#include \"c.h\"") {
+	config := module(`"srcs": ["f'{AITER_CSRC_DIR}/a.cu'", "f'{AITER_CSRC_DIR}/b.cu'"]`)
+	for name, text := range tree(configFile, config, "secret", "", "csrc/b.cu", "#include \"c.h\"") {
 		if name = filepath.Join(dir, "aiter", name); name == filepath.Join(dir, "aiter", "secret") {
 			name = filepath.Join(dir, "secret")
 		}
@@ -135,10 +143,11 @@ func TestCommit(t *testing.T) {
 		"detached": {".git/HEAD", id + "\n"},
 		"branch":   {".git/HEAD", "ref: refs/heads/main\n", ".git/refs/heads/main", id},
 		"packed":   {".git/HEAD", "ref: refs/heads/main\n", ".git/packed-refs", "# pack\n" + id + " refs/heads/main\n"},
-		"worktree": {".git", "gitdir: g/worktrees/w\n", "g/worktrees/w/HEAD", "ref: refs/heads/x", "g/worktrees/w/commondir", "../..\n", "g/refs/heads/x", id},
-		"none":     {},
-		"outside":  {".git/HEAD", "ref: ../../x", "x", id},
-		"no hash":  {".git/HEAD", "ref: refs/heads/main\n", ".git/refs/heads/main", "text"},
+		"worktree": {".git", "gitdir: g/worktrees/w\n", "g/worktrees/w/HEAD", "ref: refs/heads/x",
+			"g/worktrees/w/commondir", "../..\n", "g/refs/heads/x", id},
+		"none":    {},
+		"outside": {".git/HEAD", "ref: ../../x", "x", id},
+		"no hash": {".git/HEAD", "ref: refs/heads/main\n", ".git/refs/heads/main", "text"},
 	} {
 		dir := t.TempDir()
 		if err := os.CopyFS(dir, tree(files...)); err != nil {

@@ -77,7 +77,8 @@ func TestDocsTable(t *testing.T) {
 	got, want := strings.Split(string(page[start:min(start+length, len(page))]), "\n"), strings.Split(b.String(), "\n")
 	for i := range max(len(got), len(want)) {
 		if i >= len(got) || i >= len(want) || got[i] != want[i] {
-			t.Fatalf("docs/aiter.md, line %d of the table: got %q, want %q; write it with\n  AITER_CHECKOUT=%s go test ./internal/upstream -run TestDocsTable -args -write",
+			t.Fatalf("docs/aiter.md, line %d of the table: got %q, want %q; write it with\n"+
+				"  AITER_CHECKOUT=%s go test ./internal/upstream -run TestDocsTable -args -write",
 				i+1, at(got, i), at(want, i), c.Dir)
 		}
 	}
