@@ -68,7 +68,7 @@ func TestReportNames(t *testing.T) {
 	wantKeys(t, build, "modules", "output", "support")
 	wantKeys(t, build.Modules[0], "module", "target", "part", "whole", "artifact", "digest", "seconds", "units", "error")
 	wantKeys(t, build.Modules[0].Units[0], "source", "values", "status", "reason", "seconds")
-	wantKeys(t, runReport{}, "op", "target", "ok", "outputs", "median_us", "cold_seconds", "error")
+	wantKeys(t, runReport{}, "op", "target", "ok", "outputs", "result", "median_us", "cold_seconds", "error")
 	wantKeys(t, testReport{}, "op", "target", "device", "copy_gbps", "passed", "failed", "cases")
 	wantKeys(t, newTestCase(fwd, optests.Config{}), "config", "dtype", "layout", "batch", "dim", "seqlen", "width", "silu", "bias",
 		"status", "outputs", "performance", "error")
