@@ -28,7 +28,10 @@ type reply struct {
 // run runs the compiler. It kills a compiler that exceeds the time limit or prints too much, with all its children. It
 // repeats a traced run that fails without the tracer, because set-user-ID programs, such as some installations of bwrap,
 // fail if they are traced.
-func (s *search) run(args []string) (reply, error) {
+func (s *search) run(args []string) (reply, error) { return s.runBy((*process.Command).Trace, args) }
+
+// runBy is like run. how runs the command the first time.
+func (s *search) runBy(how func(*process.Command, context.Context) (*process.Trace, error), args []string) (reply, error) {
 	dir, noDir := s.folder()
 	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
 	defer cancel()
@@ -45,7 +48,7 @@ func (s *search) run(args []string) (reply, error) {
 		}
 		return reply{text: text, trace: trace}, err
 	}
-	r, err := run((*process.Command).Trace)
+	r, err := run(how)
 	var over *process.OverflowError
 	if err != nil && ctx.Err() == nil && !errors.As(err, &over) {
 		traced, why := r.trace, err
@@ -68,6 +71,27 @@ func (s *search) run(args []string) (reply, error) {
 		return r, &TemporaryFolderError{Compiler: s.tc.Compiler, Err: noDir, Probe: failed}
 	}
 	return r, failed
+}
+
+// runTarget makes the query about the target. Clang writes the commands character by character, and each write stops a traced
+// compiler twice. So an untraced run prints the commands, while a traced one makes the same commands and prints none. If the
+// compiler cannot do that, the run that prints is traced.
+func (s *search) runTarget() (reply, error) {
+	args, silent := targetQuery(s.target), silentTargetQuery(s.target)
+	if silent == nil {
+		return s.run(args)
+	}
+	var text, made reply
+	var errText, errMade error
+	var both sync.WaitGroup
+	both.Go(func() { text, errText = s.runBy(untraced, args) })
+	made, errMade = s.run(silent)
+	both.Wait()
+	if errText != nil || errMade != nil || made.trace == nil || made.why != "" {
+		return s.run(args)
+	}
+	made.text = text.text
+	return made, nil
 }
 
 // untraced runs a command without a trace.

@@ -129,7 +129,7 @@ func (s *search) targetQueryName() string { return "target " + s.target.String()
 // startTargetQuery starts the query about the target in parallel with the common ones, if no answer is remembered. The caller
 // calls end.
 func (s *search) startTargetQuery() (end func()) {
-	s.targetReply = sync.OnceValues(func() (reply, error) { return s.run(targetQuery(s.target)) })
+	s.targetReply = sync.OnceValues(s.runTarget)
 	key, err := s.memoKey(s.targetQueryName())
 	if _, known := s.memo.Get(key); known || err != nil || s.tc.Vendor == target.CPU {
 		return func() {}
