@@ -1,8 +1,10 @@
 package hostcall
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/aiter-go/aiter/device"
 	"github.com/aiter-go/aiter/tensor"
@@ -41,30 +43,87 @@ func (m *moved) packing(list []transfer, pinned *tensor.Storage, at int64) ([]tr
 	return append(list, transfer{&m.layout, packed[at : at+m.layout.bytes], memory}), nil
 }
 
-// copies queues the copies of an argument on a stream: one from or to pinned memory, or those of the host's memory itself.
-func (r *run) copies(s device.Stream, m *moved, pinned *tensor.Storage, at int64, up bool) error {
-	l := &m.layout
-	if l.bytes == 0 {
-		return nil
+// joinedGap is the number of bytes between staged arguments up to which one copy moves them together: a copy of its own takes about
+// as long as this many bytes.
+const joinedGap = 64 << 10
+
+// direction is that of copies on a stream, with the pinned memory for staged arguments.
+type direction struct {
+	stream device.Stream
+	pinned *tensor.Storage
+	up     bool
+}
+
+func (d direction) has(s *slot) bool { return d.up && s.Read || !d.up && s.Written }
+
+func (d direction) at(s *slot) int64 {
+	if d.up {
+		return s.inAt
 	}
-	if !m.slot.direct {
-		packed := device.Region{Storage: m.device.Storage(), Offset: m.slot.at, Size: l.bytes}
-		staged := device.Region{Storage: pinned, Offset: at, Size: l.bytes}
-		if up {
-			return r.engine.drv.CopyAsync(s, packed, staged)
+	return s.outAt
+}
+
+// copies queues the copies of arguments: staged neighbours together, others from or to the host's memory itself.
+func (r *run) copies(d direction, list []*moved) error {
+	var staged []*moved
+	for _, m := range list {
+		switch {
+		case !d.has(m.slot) || m.layout.bytes == 0:
+		case m.slot.direct:
+			if err := r.copyRows(d, m); err != nil {
+				return err
+			}
+		default:
+			staged = append(staged, m)
 		}
-		return r.engine.drv.CopyAsync(s, staged, packed)
 	}
+	slices.SortFunc(staged, func(a, b *moved) int { return cmp.Compare(a.slot.at, b.slot.at) })
+	for len(staged) > 0 {
+		n := neighbours(staged)
+		if err := r.copyStaged(d, staged[0], staged[n-1]); err != nil {
+			return err
+		}
+		staged = staged[n:]
+	}
+	return nil
+}
+
+// neighbours returns how many of the staged arguments one copy moves: those with short gaps. Their distances are the same in both
+// memories (run.place).
+func neighbours(staged []*moved) int {
+	for n := 1; n < len(staged); n++ {
+		last := staged[n-1]
+		if staged[n].slot.at-(last.slot.at+last.layout.bytes) > joinedGap {
+			return n
+		}
+	}
+	return len(staged)
+}
+
+// copyStaged queues one copy from the beginning of an argument to the end of another one.
+func (r *run) copyStaged(d direction, first, last *moved) error {
+	n := last.slot.at + last.layout.bytes - first.slot.at
+	onDevice := device.Region{Storage: first.device.Storage(), Offset: first.slot.at, Size: n}
+	staged := device.Region{Storage: d.pinned, Offset: d.at(first.slot), Size: n}
+	if d.up {
+		return r.engine.drv.CopyAsync(d.stream, onDevice, staged)
+	}
+	return r.engine.drv.CopyAsync(d.stream, staged, onDevice)
+}
+
+// copyRows queues the copies between the host's memory of an argument and the device.
+func (r *run) copyRows(d direction, m *moved) error {
+	l := &m.layout
 	rows := device.Rows{Storage: m.host.Storage(), Size: l.run}
 	rows.Count, rows.Pitch = l.rows()
 	packed := device.Rows{Storage: m.device.Storage(), Offset: m.slot.at, Size: l.run, Count: rows.Count, Pitch: l.run}
 	for i := range l.copies() {
 		rows.Offset = l.at(i * rows.Count)
 		dst, src := packed, rows
-		if !up {
+		if !d.up {
 			dst, src = src, dst
 		}
-		if err := r.engine.drv.CopyRowsAsync(s, dst, src); err != nil {
+		if err := r.engine.drv.CopyRowsAsync(d.stream, dst, src); err != nil {
 			return err
 		}
 		packed.Offset += rows.Count * l.run
@@ -92,7 +151,7 @@ func (r *run) uploadResidents() error {
 		return err
 	}
 	r.engine.move(packs, true)
-	return r.upload(list, r.residentIn)
+	return r.copies(direction{r.lane.up, r.residentIn, true}, list)
 }
 
 // packs lists the copies to pinned memory of the arguments that are read.
@@ -105,18 +164,6 @@ func packs(list []*moved, pinned *tensor.Storage) (packs []transfer, err error) 
 		}
 	}
 	return packs, nil
-}
-
-// upload queues the copies of the arguments that are read.
-func (r *run) upload(list []*moved, pinned *tensor.Storage) error {
-	for _, m := range list {
-		if m.slot.Read {
-			if err := r.copies(r.lane.up, m, pinned, m.slot.inAt, true); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // piece is a part of the call in a buffer.
@@ -149,7 +196,7 @@ func (r *run) piece(p span, b *buffer) (c *piece, err error) {
 // enqueue queues the copies of a piece and the operator.
 func (r *run) enqueue(ctx context.Context, c *piece) error {
 	drv, ln, b := r.engine.drv, r.lane, c.buffer
-	if err := r.upload(c.list, b.in); err != nil {
+	if err := r.copies(direction{ln.up, b.in, true}, c.list); err != nil {
 		return err
 	}
 	if err := errors.Join(drv.Record(b.uploaded, ln.up), drv.Wait(ln.run, b.uploaded)); err != nil {
@@ -161,12 +208,8 @@ func (r *run) enqueue(ctx context.Context, c *piece) error {
 	if err := errors.Join(drv.Record(b.computed, ln.run), drv.Wait(ln.down, b.computed)); err != nil {
 		return err
 	}
-	for _, m := range c.list {
-		if m.slot.Written {
-			if err := r.copies(ln.down, m, b.out, m.slot.outAt, false); err != nil {
-				return err
-			}
-		}
+	if err := r.copies(direction{ln.down, b.out, false}, c.list); err != nil {
+		return err
 	}
 	return drv.Record(b.downloaded, ln.down)
 }

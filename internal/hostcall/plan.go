@@ -29,6 +29,10 @@ func (p span) part(t *tensor.Tensor, along []int, units []int64) (*tensor.Tensor
 	return t, nil
 }
 
+// Tensors of up to smallPinned bytes of a call in one piece are staged even if they are pinned: packing them takes less time than a
+// copy of their own.
+const smallPinned = 16 << 10
+
 // slot is an argument of the call and its place in the memory of pieces.
 type slot struct {
 	Argument
@@ -43,38 +47,64 @@ type slot struct {
 // sizes are the bytes of memory of a buffer, and of the arguments that are copied once.
 type sizes struct{ device, in, out, resident, residentIn int64 }
 
-// place gives the arguments of a call their places.
+// place gives the arguments of a call their places. On the device those that are only written come first, then those that are also read,
+// then those that are only read. So the staged arguments of each direction are neighbours, as in pinned memory, and one copy moves them.
 func (r *run) place() error {
 	for i := range r.slots {
-		s := &r.slots[i]
-		if s.Tensor == nil || s.same >= 0 {
-			continue
+		if err := r.measure(&r.slots[i]); err != nil {
+			return err
 		}
-		first := s.Tensor
-		if !s.resident {
-			var err error
-			if first, err = r.spans[len(r.spans)/2].part(s.Tensor, s.Along, r.call.Units); err != nil {
-				return err
+	}
+	for _, belongs := range []func(*slot) bool{
+		func(s *slot) bool { return !s.direct && s.Written && !s.Read },
+		func(s *slot) bool { return !s.direct && s.Written && s.Read },
+		func(s *slot) bool { return !s.direct && !s.Written },
+		func(s *slot) bool { return s.direct },
+	} {
+		for i := range r.slots {
+			if s := &r.slots[i]; s.Tensor != nil && s.same < 0 && belongs(s) {
+				r.put(s)
 			}
-		}
-		l := layoutOf(first)
-		s.direct = l.direct() && r.engine.pool.Pinned(s.Tensor.Storage())
-		s.bytes = s.Tensor.Numel() * s.Tensor.DType().Size()
-		device, in := &r.sizes.device, &r.sizes.in
-		if s.resident {
-			device, in = &r.sizes.resident, &r.sizes.residentIn
-		} else {
-			s.bytes = r.largest(s)
-		}
-		s.at = take(device, s.bytes)
-		if s.Read && !s.direct {
-			s.inAt = take(in, s.bytes)
-		}
-		if s.Written && !s.direct {
-			s.outAt = take(&r.sizes.out, s.bytes)
 		}
 	}
 	return nil
+}
+
+// measure computes the bytes of an argument in a piece, and whether it is staged.
+func (r *run) measure(s *slot) error {
+	if s.Tensor == nil || s.same >= 0 {
+		return nil
+	}
+	first := s.Tensor
+	if !s.resident {
+		var err error
+		if first, err = r.spans[len(r.spans)/2].part(s.Tensor, s.Along, r.call.Units); err != nil {
+			return err
+		}
+	}
+	s.bytes = s.Tensor.Numel() * s.Tensor.DType().Size()
+	if !s.resident {
+		s.bytes = r.largest(s)
+	}
+	l := layoutOf(first)
+	small := len(r.spans) == 1 && s.bytes <= smallPinned
+	s.direct = !small && l.direct() && r.engine.pool.Pinned(s.Tensor.Storage())
+	return nil
+}
+
+// put gives an argument its places behind the others.
+func (r *run) put(s *slot) {
+	device, in := &r.sizes.device, &r.sizes.in
+	if s.resident {
+		device, in = &r.sizes.resident, &r.sizes.residentIn
+	}
+	s.at = take(device, s.bytes)
+	if s.Read && !s.direct {
+		s.inAt = take(in, s.bytes)
+	}
+	if s.Written && !s.direct {
+		s.outAt = take(&r.sizes.out, s.bytes)
+	}
 }
 
 // direct reports whether devices copy the memory itself well, if it is pinned.

@@ -91,6 +91,11 @@ func (r *run) allocate() error {
 	if r.spans, err = r.choose(r.engine.pieceSize(r.staged)); err != nil {
 		return err
 	}
+	if len(r.spans) == 1 { // one piece: its memory holds all arguments
+		for i := range r.slots {
+			r.slots[i].resident = false
+		}
+	}
 	if err = r.place(); err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package hostcall_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
 	"testing/fstest"
 
@@ -48,22 +47,30 @@ func lanes(rec *trace.Recorder) (byTrack map[string][]trace.Span, failed []trace
 }
 
 // checkLanes verifies the spans of a call of which some pieces were uploaded, and some also computed and downloaded. Each piece has
-// two tensors in each direction: a large one and its states.
-func checkLanes(t *testing.T, rec *trace.Recorder, uploaded, computed int) {
+// two tensors in each direction: a large one and its states. Both are one copy, from the first to the end of the last one, unless they
+// are pinned.
+func checkLanes(t *testing.T, rec *trace.Recorder, pinned bool, uploaded, computed int) {
 	t.Helper()
+	upBytes, downBytes := []int64{256 + 2400}, []int64{2560 + 8} // the second one begins at a multiple of 256
+	if pinned {
+		upBytes, downBytes = []int64{2400, 8}, []int64{2400, 8}
+	}
+	n := len(upBytes)
 	byTrack, _ := lanes(rec)
 	ups, kernels, downs := byTrack["uploads"], byTrack["kernels"], byTrack["downloads"]
-	if len(byTrack) > 3 || len(ups) != 1+2*uploaded || len(kernels) != computed || len(downs) != 2*computed { // 1: the weights
+	if len(byTrack) > 3 || len(ups) != 1+n*uploaded || len(kernels) != computed || len(downs) != n*computed { // 1: the weights
 		t.Fatalf("%d uploads, %d kernels, %d downloads on %d tracks; want %d, %d, %d on 3", len(ups), len(kernels), len(downs), len(byTrack),
-			1+2*uploaded, computed, 2*computed)
+			1+n*uploaded, computed, n*computed)
 	}
 	for i, k := range kernels {
-		up, down := ups[1+2*i+1], downs[2*i]
-		if k.Kind != trace.Kernel || up.Kind != trace.Upload || down.Kind != trace.Download || up.End() > k.Start || k.End() > down.Start {
+		up, down := ups[1+n*i:1+n*(i+1)], downs[n*i:n*(i+1)]
+		if k.Kind != trace.Kernel || up[n-1].End() > k.Start || k.End() > down[0].Start {
 			t.Errorf("piece %d: upload %+v, kernel %+v, download %+v", i, up, k, down)
 		}
-		if bytes := []int64{ups[1+2*i].Bytes, up.Bytes, down.Bytes, downs[2*i+1].Bytes}; !slices.Equal(bytes, []int64{2400, 8, 2400, 8}) {
-			t.Errorf("piece %d: copies of %v bytes", i, bytes)
+		for c := range n {
+			if up[c].Kind != trace.Upload || down[c].Kind != trace.Download || up[c].Bytes != upBytes[c] || down[c].Bytes != downBytes[c] {
+				t.Errorf("piece %d, copy %d: upload %+v, download %+v; want %d and %d bytes", i, c, up[c], down[c], upBytes[c], downBytes[c])
+			}
 		}
 	}
 	queued := map[uint64]int{}
@@ -89,7 +96,7 @@ func TestTrace(t *testing.T) {
 			p := g.problem(shape{rows: 12, cols: 300, pinned: pinned})
 			rec.Reset()
 			must(t, e.Run(t.Context(), p.call))
-			checkLanes(t, rec, 6, 6)
+			checkLanes(t, rec, pinned, 6, 6)
 			if at := p.wrong(t); at >= 0 {
 				t.Errorf("element %d is wrong", at)
 			}
@@ -131,7 +138,7 @@ func TestTraceOfEndedCalls(t *testing.T) {
 		if err := e.Run(ctx, p.call); !errors.Is(err, reason) {
 			t.Errorf("cancelled after %d pieces: %v", after, err)
 		}
-		checkLanes(t, rec, after+1, after+1)
+		checkLanes(t, rec, false, after+1, after+1)
 
 		n = 0
 		p = g.problem(shape{rows: 12, cols: 300})
@@ -145,14 +152,14 @@ func TestTraceOfEndedCalls(t *testing.T) {
 		if err := e.Run(t.Context(), p.call); !errors.Is(err, reason) {
 			t.Errorf("failed after %d pieces: %v", after, err)
 		}
-		checkLanes(t, rec, after+1, after)
+		checkLanes(t, rec, false, after+1, after)
 		cancel(nil)
 	}
 }
 
 // A device that is lost midway leaves a timeline that can be read, in which the call that failed is marked.
 func TestTraceOfLostDevice(t *testing.T) {
-	for _, at := range []uintptr{60, 90, 110} {
+	for _, at := range []uintptr{50, 70, 90} {
 		g, e, rec := traced(t)
 		p := g.problem(shape{rows: 12, cols: 300})
 		must(t, e.Run(t.Context(), p.call))
