@@ -45,7 +45,7 @@ var layers = map[string][]string{
 		"internal/process", "internal/shell", "internal/slots", "internal/sys", "jit/schema", "jit/target", "internal/toolchain",
 		"internal/tuning"},
 	"internal/watch":    {"jit", "internal/filehash", "internal/opconfig", "internal/sys"},
-	"internal/upstream": {"internal/opconfig"},
+	"internal/upstream": {"internal/opconfig", "internal/process", "internal/toolchain", "jit/schema", "jit/target"},
 	"trace":             {},
 	"device":            {"internal/dl", "jit/target", "tensor", "trace"},
 	"internal/verify":   {"device", "tensor"},
@@ -79,7 +79,7 @@ var layers = map[string][]string{
 // owners lists the external modules that only some packages may import.
 var owners = map[string][]string{
 	"github.com/ebitengine/purego":          {"internal/dl"},
-	"github.com/BurntSushi/toml":            {"internal/opconfig"},
+	"github.com/BurntSushi/toml":            {"internal/opconfig", "internal/upstream"},
 	"github.com/spf13/cobra":                {"aitercmd"},
 	"github.com/vmihailenco/msgpack":        {"internal/codeobject"},
 	"github.com/ianlancetaylor/demangle":    {"internal/codeobject"},

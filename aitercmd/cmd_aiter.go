@@ -17,7 +17,7 @@ import (
 
 func newAIter(a *app) *cobra.Command {
 	cmd := group(&cobra.Command{Use: "aiter", Short: "Read a checkout of AMD's AIter"})
-	cmd.AddCommand(newAIterModules(a))
+	cmd.AddCommand(newAIterModules(a), newAIterImport(a), newAIterCheck(a))
 	return cmd
 }
 

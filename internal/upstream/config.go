@@ -32,8 +32,8 @@ type Flag struct {
 
 // SourceFlags are flags for the sources whose names match a pattern.
 type SourceFlags struct {
-	Pattern string
-	Flags   []string
+	Pattern string   `json:"pattern"`
+	Flags   []string `json:"flags"`
 }
 
 // folders are the names of AIter's folders in its expressions. Composable Kernel is a submodule.

@@ -209,7 +209,7 @@ func (p *expression) operators(level int) (value, error) {
 		}
 		var w value
 		if w, err = p.operators(level + 1); err == nil {
-			v = binary(op, v, w, p.since(start))
+			v = apply(op, v, w, p.since(start))
 			if level == 3 && n > 0 {
 				v = unknown(p.since(start)) // Python chains comparisons
 			}
@@ -218,8 +218,8 @@ func (p *expression) operators(level int) (value, error) {
 	return v, err
 }
 
-// binary applies an operator. The result is unknown where the operands do not determine it.
-func binary(op string, v, w value, text string) value {
+// apply applies an operator. The result is unknown where the operands do not determine it.
+func apply(op string, v, w value, text string) value {
 	switch {
 	case op == "or" && !v.unknown && v.truth(), op == "and" && !v.unknown && !v.truth():
 		return v

@@ -90,3 +90,22 @@ func at(list []string, i int) string {
 	}
 	return ""
 }
+
+// TestRealInterface compares the committed interface with what import writes for the checkout.
+func TestRealInterface(t *testing.T) {
+	c := realCheckout(t)
+	cc, want := compiler(t), committed(t)
+	list, compared, err := c.Check(t.Context(), declared(t, c.Dir), cc, want, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range list {
+		t.Error(d)
+	}
+	if len(compared) < 4 {
+		t.Errorf("compared %q, want 4 modules or more", compared)
+	}
+	if len(list) > 0 {
+		t.Errorf("write the interface with aiterctl aiter import %s --output csrc/upstream/%s, and change the declarations", c.Dir, upstream.InterfaceFile)
+	}
+}

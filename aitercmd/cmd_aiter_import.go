@@ -1,0 +1,169 @@
+package aitercmd
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aiter-go/aiter/internal/toolchain"
+	"github.com/aiter-go/aiter/internal/upstream"
+	"github.com/aiter-go/aiter/jit/target"
+)
+
+const aiterImportLong = `Write the interface of modules of a checkout of AMD's AIter as TOML: sources, flags, and functions with
+their signatures, as schemas and as C++ types. Without --module these are the modules and functions that the operators of
+this program use; the source tree has the result as csrc/upstream/` + upstream.InterfaceFile + `.
+
+hipcc compiles the bindings of each module for the host, about two seconds a module, and the compiler writes their types
+and defaults into the object. Functions for ctypes are read from the C++ text. The command executes nothing of the checkout.`
+
+func newAIterImport(a *app) *cobra.Command {
+	var modules []string
+	var output string
+	cmd := &cobra.Command{
+		Use: "import [CHECKOUT]", Short: "Write the signatures of AIter's functions", Long: aiterImportLong,
+		Example: "  aiterctl aiter import /src/aiter --output csrc/upstream/" + upstream.InterfaceFile +
+			"\n  aiterctl aiter import /src/aiter --module module_cache,module_quant",
+		Args: args(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.aiterImport(cmd.Context(), args, modules, output)
+		},
+	}
+	cmd.Flags().StringSliceVar(&modules, "module", nil, "modules of AIter: `NAME,...`")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "write to a `FILE` (default: standard output)")
+	return cmd
+}
+
+// aiterImport runs the command aiter import.
+func (a *app) aiterImport(ctx context.Context, args, modules []string, output string) error {
+	c, d, err := a.openCheckout(args)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	cc, err := a.bindingsCompiler(ctx)
+	if err != nil {
+		return err
+	}
+	got, err := c.Import(ctx, d, cc, modules)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.writeJSON(got)
+	}
+	if output == "" {
+		_, err = fmt.Fprint(a.out, got.Format())
+		return err
+	}
+	return writeFile(output, func(f *os.File) error {
+		_, err := f.WriteString(got.Format())
+		return err
+	})
+}
+
+// bindingsCompiler returns the compiler that reads bindings. The host pass is the same for all targets.
+func (a *app) bindingsCompiler(ctx context.Context) (upstream.Compiler, error) {
+	t, err := target.Parse("gfx942")
+	if err != nil {
+		return upstream.Compiler{}, err
+	}
+	tc, err := (&toolchain.Finder{Env: a.getenv}).Find(ctx, t)
+	return upstream.Compiler{Toolchain: tc, Target: t}, err
+}
+
+const aiterCheckLong = `Compare a checkout of AMD's AIter with the interface for which the operators of this program are made:
+sources, flags, and functions with their arguments, types and defaults. Each difference names the module of AIter, the
+modules of this program that use it, and the function. A module without differences works with the checkout.
+
+The exit code is 1 if there are differences.`
+
+func newAIterCheck(a *app) *cobra.Command {
+	var modules []string
+	cmd := &cobra.Command{
+		Use: "check [CHECKOUT]", SuggestFor: []string{"diff", "verify", "compare"}, Short: "Compare a checkout of AIter with the operators here",
+		Long: aiterCheckLong, Example: "  aiterctl aiter check /src/aiter\n  aiterctl aiter check --module module_rmsnorm --json",
+		Args: args(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.aiterCheck(cmd.Context(), args, modules) },
+	}
+	cmd.Flags().StringSliceVar(&modules, "module", nil, "only these modules of AIter: `NAME,...`")
+	return cmd
+}
+
+// aiterCheckReport is the output of aiter check --json.
+type aiterCheckReport struct {
+	OK          bool              `json:"ok"`
+	Commit      string            `json:"commit"`   // of the checkout, "" if unknown
+	MadeFor     string            `json:"made_for"` // the commit of the interface
+	Modules     []string          `json:"modules"`  // of AIter that were compared
+	Differences []aiterDifference `json:"differences"`
+}
+
+type aiterDifference struct {
+	Module   string   `json:"module"`
+	Declared []string `json:"declared"`
+	Function string   `json:"function"` // "" for the module
+	Message  string   `json:"message"`
+}
+
+// aiterCheck runs the command aiter check.
+func (a *app) aiterCheck(ctx context.Context, args, modules []string) error {
+	c, d, err := a.openCheckout(args)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	cc, err := a.bindingsCompiler(ctx)
+	if err != nil {
+		return err
+	}
+	text, err := fs.ReadFile(d.Files, upstream.InterfaceFile)
+	if err != nil {
+		return err
+	}
+	want, err := upstream.ParseInterface(string(text))
+	if err != nil {
+		return err
+	}
+	differences, compared, err := c.Check(ctx, d, cc, want, modules)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		r := aiterCheckReport{OK: len(differences) == 0, Commit: c.Commit, MadeFor: want.Commit, Modules: compared, Differences: []aiterDifference{}}
+		for _, x := range differences {
+			r.Differences = append(r.Differences, aiterDifference{x.Module, nonNil(x.Declared), x.Function, x.Msg})
+		}
+		if err := a.writeJSON(r); err != nil {
+			return err
+		}
+	}
+	if len(differences) > 0 {
+		if !a.json {
+			for _, x := range differences {
+				fmt.Fprintln(a.out, x)
+			}
+		}
+		return fmt.Errorf("the checkout%s differs from AIter's commit %s: %s", ofCommit(c.Commit), short(want.Commit),
+			plural(len(differences), "difference"))
+	}
+	if !a.json {
+		_, err = fmt.Fprintf(a.out, "%s%s: no differences from AIter's commit %s in %s: %s\n", c.Dir, ofCommit(c.Commit), short(want.Commit),
+			plural(len(compared), "module"), strings.Join(slices.Sorted(slices.Values(compared)), ", "))
+	}
+	return err
+}
+
+func ofCommit(commit string) string {
+	if commit == "" {
+		return ""
+	}
+	return " of commit " + short(commit)
+}
+
+func short(commit string) string { return commit[:min(len(commit), 8)] }
