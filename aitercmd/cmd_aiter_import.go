@@ -135,7 +135,8 @@ func (a *app) aiterCheck(ctx context.Context, args, modules []string) error {
 		return err
 	}
 	if a.json {
-		r := aiterCheckReport{OK: len(differences) == 0, Commit: c.Commit, MadeFor: want.Commit, Modules: compared, Differences: []aiterDifference{}}
+		r := aiterCheckReport{OK: len(differences) == 0, Commit: c.Commit, MadeFor: want.Commit, Modules: nonNil(compared),
+			Differences: []aiterDifference{}}
 		for _, x := range differences {
 			r.Differences = append(r.Differences, aiterDifference{x.Module, nonNil(x.Declared), x.Function, x.Msg})
 		}

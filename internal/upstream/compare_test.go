@@ -93,7 +93,8 @@ func TestCheck(t *testing.T) {
 		"changed": {
 			[]string{
 				config, `"f'{AITER_CSRC_DIR}/kernels/pos_encoding_kernels.cu'"`,
-				`"f'{AITER_CSRC_DIR}/kernels/pos_encoding_kernels.cu'", "f'{AITER_CSRC_DIR}/kernels/none.cu'", "f'{AITER_CSRC_DIR}/kernels/odd/plain.cu'"`,
+				`"f'{AITER_CSRC_DIR}/kernels/pos_encoding_kernels.cu'", "f'{AITER_CSRC_DIR}/kernels/none.cu'", ` +
+					`"f'{AITER_CSRC_DIR}/kernels/odd/plain.cu'"`,
 				config, `"flags_extra_hip": [],`, `"flags_extra_hip": ["'-ffast-math'"],`,
 				header, "bool is_neox, bool is_nope_first, int64_t rot_dim,", "bool is_neox, bool is_nope_first, int rot_dim, float extra,",
 				header, "void rotary_embedding(", "bool rotary_embedding(",
@@ -199,7 +200,8 @@ func TestImport(t *testing.T) {
 	if err != nil || again.Format() != i.Format() {
 		t.Errorf("read again: error %v\n%s", err, i.Format())
 	}
-	for name, msg := range map[string]string{"module_none": "the checkout has no module module_none", "module_torch": "module_torch cannot be built: torch"} {
+	for name, msg := range map[string]string{"module_none": "the checkout has no module module_none",
+		"module_torch": "module_torch cannot be built: torch"} {
 		if _, err := c.Import(t.Context(), declared(t, c.Dir), cc, []string{name}); err == nil || !strings.Contains(err.Error(), msg) {
 			t.Errorf("%s: error %v, want %q", name, err, msg)
 		}
@@ -207,7 +209,8 @@ func TestImport(t *testing.T) {
 }
 
 func FuzzParseInterface(f *testing.F) {
-	f.Add("commit = \"x\"\n[module.a]\ndeclared = ['b']\nsources = [\"\\u0001\\\\\"]\n[[module.a.function]]\nname = 'f'\nschema = '(int a) -> ()'\n")
+	f.Add("commit = \"x\"\n[module.a]\ndeclared = ['b']\nsources = [\"\\u0001\\\\\"]\n" +
+		"[[module.a.function]]\nname = 'f'\nschema = '(int a) -> ()'\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		i, err := upstream.ParseInterface(text)
 		if err != nil {

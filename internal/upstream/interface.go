@@ -129,8 +129,8 @@ func (f Function) face() FunctionInterface {
 // Format returns the interface as TOML.
 func (i *Interface) Format() string {
 	var b strings.Builder
-	b.WriteString("# What the declarations and adapters of this folder use of AIter. Written by aiterctl aiter import; aiterctl aiter check\n" +
-		"# compares a checkout with it.\n\n")
+	b.WriteString("# What the declarations and adapters of this folder use of AIter. Written by aiterctl aiter import; aiterctl aiter " +
+		"check\n# compares a checkout with it.\n\n")
 	fmt.Fprintf(&b, "commit = %s\n", quote(i.Commit))
 	for _, m := range i.Modules {
 		fmt.Fprintf(&b, "\n[module.%s]\ndeclared = %s\nsources = %s\nflags = %s\n",
@@ -151,7 +151,8 @@ func (i *Interface) Format() string {
 
 // quote returns a basic string of TOML.
 func quote(s string) string {
-	if !strings.ContainsAny(s, `'`) && strings.ContainsAny(s, `"\`) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+	control := func(r rune) bool { return r < ' ' || r == 0x7f }
+	if !strings.ContainsAny(s, `'`) && strings.ContainsAny(s, `"\`) && !strings.ContainsFunc(s, control) {
 		return "'" + s + "'"
 	}
 	var b strings.Builder

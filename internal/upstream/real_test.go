@@ -106,6 +106,7 @@ func TestRealInterface(t *testing.T) {
 		t.Errorf("compared %q, want 4 modules or more", compared)
 	}
 	if len(list) > 0 {
-		t.Errorf("write the interface with aiterctl aiter import %s --output csrc/upstream/%s, and change the declarations", c.Dir, upstream.InterfaceFile)
+		t.Errorf("write the interface with aiterctl aiter import %s --output csrc/upstream/%s, and change the declarations",
+			c.Dir, upstream.InterfaceFile)
 	}
 }

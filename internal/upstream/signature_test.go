@@ -10,7 +10,8 @@ func row(fields ...string) string {
 }
 
 func TestReadTable(t *testing.T) {
-	const text = "x type_name() [F = void (*)(const aiter_tensor_t &, std::optional<std::vector<std::basic_string<char>>>, ns::Mode, float)]"
+	const text = "x type_name() [F = void (*)(const aiter_tensor_t &, std::optional<std::vector<std::basic_string<char>>>, " +
+		"ns::Mode, float)]"
 	list, err := readTable(row("_set_current_hip_stream", "[F = void (*)(long)]", "-", "stream_ptr") +
 		row("f", text, "--e-", "out", "names=>n", "mode=>i-2", "eps=>f3dcccccd") + row("g", "[F = int (*)()]", ""))
 	if err != nil {
@@ -48,7 +49,8 @@ func TestReadTableWrong(t *testing.T) {
 			t.Errorf("%q: got %v, error %v, want %q", text, list, err, want)
 		}
 	}
-	for _, c := range []string{"at::Tensor", "std::vector<std::optional<long>>", "void *", "std::optional<", "std::pair<int, int>", "Mode", ""} {
+	for _, c := range []string{"at::Tensor", "std::vector<std::optional<long>>", "void *",
+		"std::optional<", "std::pair<int, int>", "Mode", ""} {
 		if got, err := schemaType(c, false); err == nil {
 			t.Errorf("%s: got %s, want an error", c, got)
 		}
