@@ -25,7 +25,7 @@ const aiterModulesLong = `List the modules of a checkout of AMD's AIter, of CHEC
 state:
 
 in: MODULE   this program has operators that are built from the module's sources
-possible     the sources need nothing besides HIP
+possible     the sources need nothing besides HIP and the libraries of headers that are named
 otherwise    what they need: torch, Composable Kernel, a generator, code objects of assembly
 
 The states follow from AIter's configuration and from the includes of the sources. --verbose names the place of each
@@ -46,6 +46,7 @@ type aiterModule struct {
 	State     string        `json:"state"`    // "in", "possible" or "out"
 	Declared  []string      `json:"declared"` // modules of this program that are built from its sources
 	Reasons   []aiterReason `json:"reasons"`
+	Needs     []string      `json:"needs"`     // libraries of headers: "rocPRIM"
 	Operators []string      `json:"operators"` // in AIter's Python
 }
 
@@ -65,7 +66,8 @@ func (a *app) aiterModules(args []string) error {
 	if a.json {
 		out := []aiterModule{}
 		for _, s := range list {
-			m := aiterModule{Name: s.Name, State: string(s.State), Declared: nonNil(s.Declared), Reasons: []aiterReason{}, Operators: []string{}}
+			m := aiterModule{Name: s.Name, State: string(s.State), Declared: nonNil(s.Declared), Reasons: []aiterReason{},
+				Needs: nonNil(s.Needs), Operators: []string{}}
 			for _, r := range s.Reasons {
 				m.Reasons = append(m.Reasons, aiterReason(r))
 			}

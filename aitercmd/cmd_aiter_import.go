@@ -2,9 +2,12 @@ package aitercmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -19,28 +22,39 @@ const aiterImportLong = `Write the interface of modules of a checkout of AMD's A
 their signatures, as schemas and as C++ types. Without --module these are the modules and functions that the operators of
 this program use; the source tree has the result as csrc/upstream/` + upstream.InterfaceFile + `.
 
+With --tree the command writes a source tree instead, for --root: opt_compiler.toml and a unit for each source of the modules.
+An operator is AIter's function with the prefix aiter_. Check the marks of written tensors, which AIter's types do not show.
+
 hipcc compiles the bindings of each module for the host, about two seconds a module, and the compiler writes their types
 and defaults into the object. Functions for ctypes are read from the C++ text. The command executes nothing of the checkout.`
 
 func newAIterImport(a *app) *cobra.Command {
 	var modules []string
-	var output string
+	var output, tree string
 	cmd := &cobra.Command{
 		Use: "import [CHECKOUT]", Short: "Write the signatures of AIter's functions", Long: aiterImportLong,
 		Example: "  aiterctl aiter import /src/aiter --output csrc/upstream/" + upstream.InterfaceFile +
-			"\n  aiterctl aiter import /src/aiter --module module_cache,module_quant",
+			"\n  aiterctl aiter import /src/aiter --module module_cache,module_quant" +
+			"\n  aiterctl aiter import /src/aiter --module module_mhc --tree mhc",
 		Args: args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.aiterImport(cmd.Context(), args, modules, output)
+			switch {
+			case cmd.Flags().Changed("tree") && (tree == "" || output != "" || a.json):
+				return usagef("--tree needs a folder, and neither --output nor --json")
+			case tree != "" && len(modules) == 0:
+				return usagef("--tree needs --module: modules of AIter")
+			}
+			return a.aiterImport(cmd.Context(), args, modules, output, tree)
 		},
 	}
 	cmd.Flags().StringSliceVar(&modules, "module", nil, "modules of AIter: `NAME,...`")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "write to a `FILE` (default: standard output)")
+	cmd.Flags().StringVar(&tree, "tree", "", "write a source tree with operators to a new or empty `DIR`")
 	return cmd
 }
 
 // aiterImport runs the command aiter import.
-func (a *app) aiterImport(ctx context.Context, args, modules []string, output string) error {
+func (a *app) aiterImport(ctx context.Context, args, modules []string, output, tree string) error {
 	c, d, err := a.openCheckout(args)
 	if err != nil {
 		return err
@@ -49,6 +63,9 @@ func (a *app) aiterImport(ctx context.Context, args, modules []string, output st
 	cc, err := a.bindingsCompiler(ctx)
 	if err != nil {
 		return err
+	}
+	if tree != "" {
+		return a.adaptModules(ctx, c, d, cc, modules, tree)
 	}
 	got, err := c.Import(ctx, d, cc, modules)
 	if err != nil {
@@ -65,6 +82,31 @@ func (a *app) aiterImport(ctx context.Context, args, modules []string, output st
 		_, err := f.WriteString(got.Format())
 		return err
 	})
+}
+
+// adaptModules writes a source tree with operators of modules of AIter.
+func (a *app) adaptModules(ctx context.Context, c *upstream.Checkout, d upstream.Declared, cc upstream.Compiler, modules []string,
+	dir string) error {
+	if entries, err := os.ReadDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return usagef("--tree: %w", err)
+	} else if len(entries) > 0 {
+		return usagef("--tree %s: the folder is not empty; give a new one", dir)
+	}
+	files, err := c.Adapt(ctx, d, cc, modules)
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(files[name]), 0o644); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintf(a.out, "wrote %s in %s; use it with --root %s and AITER_CHECKOUT=%s\n", plural(len(files), "file"), dir, dir, c.Dir)
+	return err
 }
 
 // bindingsCompiler returns the compiler that reads bindings. The host pass is the same for all targets.

@@ -31,7 +31,8 @@ func TestReasons(t *testing.T) {
 		{"plain", source, "#include <vector>\n#include <hip/hip_runtime.h>\n#include <math.h>\n", nil},
 		{"torch", source, "#include \"h.h\"\n", []string{"torch: csrc/include/h.h:2 includes <torch/all.h>"}},
 		{"replaced header", source, "#include <ck_tile/core.hpp>\n#include <ck_tile/host.hpp>",
-			[]string{"Composable Kernel: csrc/a.cu:2 includes <ck_tile/host.hpp>"}},
+			[]string{"Composable Kernel: csrc/a.cu:2 includes <ck_tile/host.hpp>",
+				`missing header: @ck/ck_tile/core.hpp:2 includes "shim.h"`}},
 		{"branches", source, "#if ENABLE_CK\n#include <ck/ck.hpp>\n#elif !defined(ON) || ON != 1\n" +
 			"#include <torch/a.h>\n#else\n#include <ATen/b.h>\n#endif",
 			[]string{"torch: csrc/a.cu:6 includes <ATen/b.h>"}},
@@ -57,7 +58,7 @@ func TestReasons(t *testing.T) {
 			"Composable Kernel: third_party in aiter/jit/optCompilerConfig.json", "HipKittens: third_party in aiter/jit/optCompilerConfig.json"}},
 		{"cycle", source, "#include \"cycle.h\"", nil},
 	} {
-		files := tree(configFile, module(test.fields), "csrc/a.cu", test.text, "csrc/include/h.h", "\n#include <torch/all.h>",
+		files := tree(configFile, module(test.fields), "csrc/a.cu", test.text, "csrc/include/h2.h", "", "csrc/include/h.h", "\n#include <torch/all.h>",
 			"csrc/extra/only.h", "",
 			"csrc/folder/z.cu", "#include <c10/x.h>", "csrc/include/cycle.h", "#include \"cycle.h\"\n#include \"a.cu\"")
 		c, err := read(files)
@@ -66,7 +67,7 @@ func TestReasons(t *testing.T) {
 			continue
 		}
 		var got []string
-		standins := Standins{Files: tree("ck/ck_tile/core.hpp", ""), Include: []string{"ck"}, Flags: []string{"-DENABLE_CK=0", "-DON"}}
+		standins := Standins{Files: tree("ck/ck_tile/core.hpp", "#include \"h2.h\"\n#include \"shim.h\""), Include: []string{"ck"}, Flags: []string{"-DENABLE_CK=0", "-DON"}}
 		for _, r := range c.Reasons(c.Modules[0], standins) {
 			got = append(got, r.String())
 		}
@@ -179,4 +180,17 @@ func FuzzConfig(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestNeeds(t *testing.T) {
+	c, err := read(tree(configFile, module(`"srcs": ["f'{AITER_CSRC_DIR}/a.cu'"]`),
+		"csrc/a.cu", "#include <rocprim/rocprim.hpp>\n#include <hipcub/hipcub.hpp>\n#ifdef SOMETHING\n#include <fmt/core.h>\n#endif"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reasons, needs := c.reasons(c.Modules[0], Standins{Files: tree()})
+	s := Status{State: Possible, Needs: needs}
+	if got := s.Words(); got != "possible, with hipCUB and rocPRIM" || len(reasons) > 0 {
+		t.Errorf("got %q, reasons %v", got, reasons)
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/aiter-go/aiter/internal/testenv"
 	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/internal/upstream"
+	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
 )
 
@@ -189,6 +190,8 @@ func TestImport(t *testing.T) {
 		"void (const aiter_tensor_t &, std::optional<aiter_tensor_t>, Mode, const std::basic_string<char> &, " +
 			"std::optional<std::vector<long>>, double, float, long, bool)",
 		"module_plain", "count", "tensors", "(int n) -> int", "int (int)",
+		"module_plain", "scaled", "tensors", "(Tensor out, Tensor x, int mode=0, float by=0.1, Tensor? bias=None) -> ()",
+		"void (aiter_tensor_t &, const aiter_tensor_t &, Mode, float, std::optional<aiter_tensor_t>)",
 		"module_ctypes", "padded", "ctypes", "(int n) -> int", "int (int)",
 		"module_ctypes", "scale_in_place", "ctypes", "(Tensor? x, Tensor? bias, float by, str? kernelName, int n) -> ()",
 		"int (aiter_tensor_t *, aiter_tensor_t *, float, const char *, int, hipStream_t)",
@@ -225,4 +228,68 @@ func FuzzParseInterface(f *testing.F) {
 			t.Errorf("read again: %v", err)
 		}
 	})
+}
+
+// TestAdapt builds the operators of a module from the source tree that Adapt writes.
+func TestAdapt(t *testing.T) {
+	cc := compiler(t)
+	c := smallTree(t)
+	files, err := c.Adapt(t.Context(), declared(t, c.Dir), cc, []string{"module_plain"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, parts := range map[string][]string{
+		"opt_compiler.toml": {
+			"flags.hip = [\"-ffast-math\", \"-DSTEPS=2\"]\n", "path = \"plain/kernels_odd_plain.hip\"\nflags = [\"-DUNROLL=4\", \"-DFAST\"]\n",
+			"# Left out: everything: argument name: aiter/upstream.h does not convert const std::basic_string<char> &\n",
+			"# Left out: count: it returns int\n", "left out: '-mllvm -enable-post-misched=1' if get_gfx() == 'gfx1250' else ''\n",
+			`schema = "(Tensor(a!) out, Tensor x, int mode=0, float by=0.1, Tensor? bias=None) -> ()"`,
+		},
+		"plain/kernels_odd_plain.hip": {"#include <aiter/upstream.h>\n", "#include \"kernels/odd/plain.cu\"\n"},
+		"plain/operators.hip":         {"AITER_UPSTREAM(aiter_scaled, plain::scaled,", `integer("mode", 0)`, `real("by", 0.1)`, `none("bias")`},
+		"ck/ck_tile/core.hpp":         {"ck_tile_shim.h"},
+	} {
+		for _, part := range parts {
+			if !strings.Contains(files[name], part) {
+				t.Errorf("%s lacks %q:\n%s", name, part, files[name])
+			}
+		}
+	}
+	dir := t.TempDir()
+	for name, text := range files {
+		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	build, err := settings.Settings{Roots: []string{dir}, CacheDir: t.TempDir(), Getenv: func(name string) string {
+		switch name {
+		case settings.CheckoutVariable:
+			return c.Dir
+		case "HIPCC":
+			return testenv.Tool(t, "hipcc")
+		}
+		return os.Getenv(name)
+	}}.OpenManager(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer build.Close()
+	if !testing.Short() {
+		if _, err := build.Build(t.Context(), jit.Request{Module: "module_aiter_plain", Target: cc.Target}); err != nil {
+			t.Error(err)
+		}
+	}
+	for name, msg := range map[string]string{
+		"module_pos_encoding": "the program has operators of it: module_aiter_pos_encoding",
+		"module_torch":        "module_torch cannot be built: torch",
+		"module_ctypes":       `none of its functions can be adapted: padded: an extern "C" function`,
+		"module_none":         "the checkout has no module module_none",
+	} {
+		if _, err := c.Adapt(t.Context(), declared(t, c.Dir), cc, []string{name}); err == nil || !strings.Contains(err.Error(), msg) {
+			t.Errorf("%s: error %v, want %q", name, err, msg)
+		}
+	}
 }

@@ -110,6 +110,7 @@ type Status struct {
 	State    State
 	Declared []string // the modules of this project that include its sources
 	Reasons  []Reason // also of a module that is in: some of its functions may need more
+	Needs    []string // libraries of headers that the sources include: rocPRIM, hipCUB
 }
 
 // Status returns the state of each module, in the order of AIter's configuration.
@@ -125,7 +126,8 @@ func (c *Checkout) Status(d Declared) []Status {
 	standins := d.Standins()
 	var list []Status
 	for _, m := range c.Modules {
-		s := Status{Module: m, State: Possible, Reasons: c.Reasons(m, standins)}
+		s := Status{Module: m, State: Possible}
+		s.Reasons, s.Needs = c.reasons(m, standins)
 		for _, file := range m.Sources {
 			for _, name := range includes[file] {
 				if !slices.Contains(s.Declared, name) {
@@ -145,12 +147,15 @@ func (c *Checkout) Status(d Declared) []Status {
 	return list
 }
 
-// Words returns the state in words: "in: module_aiter_rmsnorm", "possible", or the kinds of reasons.
+// Words returns the state in words: "in: module_aiter_rmsnorm", "possible", "possible, with rocPRIM", or the kinds of reasons.
 func (s Status) Words() string {
 	switch s.State {
 	case In:
 		return "in: " + strings.Join(s.Declared, ", ")
 	case Possible:
+		if len(s.Needs) > 0 {
+			return string(Possible) + ", with " + strings.Join(s.Needs, " and ")
+		}
 		return string(Possible)
 	}
 	var kinds []string

@@ -31,10 +31,16 @@ func libraries() map[string]string {
 	return map[string]string{
 		"torch": needsTorch, "ATen": needsTorch, "c10": needsTorch, "caffe2": needsTorch, "Python.h": needsTorch,
 		"ck": needsCK, "ck_tile": needsCK, "fmha_fwd.hpp": needsCK, "fmha_bwd.hpp": needsCK,
-		"hip": "", "pybind11": "", "sys": "", "hipcub": "", "rocprim": "",
+		"hip": "", "pybind11": "", "sys": "", "hipcub": "", "rocprim": "", // and see headerLibraries
 		"hiprand": "hipRAND", "rocrand": "hipRAND", "hipblaslt": "hipBLASLt", "rocblas": "rocBLAS", "hipblas": "hipBLAS",
 		"rocsolver": "rocSOLVER", "fmt": "fmt", "openssl": "OpenSSL", "kittens.cuh": "HipKittens",
 	}
+}
+
+// headerLibraries are the first folders of names of libraries that are headers alone, which ROCm has and Debian has in packages of
+// their own.
+func headerLibraries() map[string]string {
+	return map[string]string{"hipcub": "hipCUB", "rocprim": "rocPRIM"}
 }
 
 // Standins is the tree of this project that replaces headers, with its include folders.
@@ -52,10 +58,17 @@ type reader struct {
 	include  []string
 	seen     map[string]bool
 	reasons  []Reason
+	needs    []string // libraries of headers
 }
 
 // Reasons returns why a module cannot be built without Python, PyTorch and Composable Kernel, none if nothing speaks against it.
 func (c *Checkout) Reasons(m *Module, standins Standins) []Reason {
+	reasons, _ := c.reasons(m, standins)
+	return reasons
+}
+
+// reasons also returns the libraries of headers that the sources include.
+func (c *Checkout) reasons(m *Module, standins Standins) ([]Reason, []string) {
 	flags := slices.Clone(standins.Flags)
 	for _, f := range m.Flags {
 		if !f.Unknown {
@@ -94,7 +107,8 @@ func (c *Checkout) Reasons(m *Module, standins Standins) []Reason {
 			r.add(needsAssembly, fmt.Sprintf("%s:%d uses %s", file, line, assemblyClass))
 		}
 	}
-	return r.sorted(m)
+	slices.Sort(r.needs)
+	return r.sorted(m), r.needs
 }
 
 // assemblyClass loads a code object in AIter.
@@ -151,7 +165,7 @@ func (r *reader) follow(file string) {
 			continue
 		}
 		r.seen[file] = true
-		text, err := r.c.text(file)
+		text, err := r.text(file)
 		if err != nil {
 			r.add(missingHeader, fmt.Sprintf("%s: %v", file, err))
 			continue
@@ -167,16 +181,29 @@ func (r *reader) follow(file string) {
 	}
 }
 
-// find returns the file of the checkout that a file includes, "" for one of another origin. It adds a reason if nothing has it.
+// standinMark is the first byte of the names of stand-ins.
+const standinMark = "@"
+
+// text returns the content of a file of the checkout or of a stand-in.
+func (r *reader) text(file string) (string, error) {
+	if name, ok := strings.CutPrefix(file, standinMark); ok {
+		text, err := fs.ReadFile(r.standins.Files, name)
+		return string(text), err
+	}
+	return r.c.text(file)
+}
+
+// find returns the file of the checkout or the stand-in that a file includes, "" for one of another origin. It adds a reason if
+// nothing has it.
 func (r *reader) find(inc include, from string) string {
 	var places []string
-	if !inc.angle {
+	if !inc.angle && !strings.HasPrefix(from, standinMark) {
 		places = append(places, path.Join(path.Dir(from), inc.name))
 	}
 	for _, dir := range r.standins.Include {
 		if name := path.Join(dir, inc.name); fs.ValidPath(name) {
 			if _, err := fs.Stat(r.standins.Files, name); err == nil {
-				return ""
+				return standinMark + name
 			}
 		}
 	}
@@ -190,6 +217,9 @@ func (r *reader) find(inc include, from string) string {
 	}
 	first, rest, nested := strings.Cut(inc.name, "/")
 	library, isLibrary := libraries()[first]
+	if need := headerLibraries()[first]; need != "" && !slices.Contains(r.needs, need) && !inc.unsure {
+		r.needs = append(r.needs, need)
+	}
 	quoted := `"` + inc.name + `"`
 	if inc.angle {
 		quoted = "<" + inc.name + ">"

@@ -47,6 +47,10 @@ def everything(
     ...
 
 
+@compile_ops("module_plain", develop=True)
+def scaled(out: Tensor, x: Tensor, mode: int = 0, by: float = 0.1, bias: Tensor | None = None) -> None: ...
+
+
 @compile_ops("module_plain")
 def count(n: int) -> int: ...
 

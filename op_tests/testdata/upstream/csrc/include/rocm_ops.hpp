@@ -21,4 +21,6 @@ namespace py = pybind11;
   m.def("everything", &plain::everything, "all types", py::arg("out"), py::arg("x") = std::nullopt, py::arg("mode") = Mode::fast, \
         py::arg("name") = "auto", py::arg("list") = py::none(), py::arg("eps") = 1e-6, py::arg("scale") = 0.5f,                  \
         py::arg("wide") = static_cast<int64_t>(-1), py::arg("on") = true);                                                       \
-  m.def("count", &plain::count, py::arg("n"));
+  m.def("count", &plain::count, py::arg("n"));                                                                                   \
+  m.def("scaled", &plain::scaled, "out = x * by + bias", py::arg("out"), py::arg("x"), py::arg("mode") = Mode::slow,              \
+        py::arg("by") = 0.1f, py::arg("bias") = std::nullopt);

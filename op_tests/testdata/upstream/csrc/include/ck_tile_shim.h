@@ -1,0 +1,2 @@
+// AIter replaces parts of Composable Kernel here; the small tree uses none of them.
+#pragma once
