@@ -111,7 +111,7 @@ func (c *Checkout) adapt(toml *strings.Builder, files map[string]string, m *Modu
 		return &AdaptError{m.Name, "none of its functions can be adapted: " + strings.Join(left, "; ")}
 	}
 	fmt.Fprintf(toml, "\n[module.module_aiter_%s]\ndoc = %s\n", short, quote("AIter's "+m.Name))
-	var flags, apart []string
+	flags, apart := []string{noTorchTypes}, []string(nil)
 	for _, f := range m.Flags {
 		if f.Unknown {
 			fmt.Fprintf(toml, "# AIter's flag depends on the machine and is left out: %s\n", strings.Join(strings.Fields(f.Text), " "))

@@ -58,7 +58,8 @@ func TestReasons(t *testing.T) {
 			"Composable Kernel: third_party in aiter/jit/optCompilerConfig.json", "HipKittens: third_party in aiter/jit/optCompilerConfig.json"}},
 		{"cycle", source, "#include \"cycle.h\"", nil},
 	} {
-		files := tree(configFile, module(test.fields), "csrc/a.cu", test.text, "csrc/include/h2.h", "", "csrc/include/h.h", "\n#include <torch/all.h>",
+		files := tree(configFile, module(test.fields), "csrc/a.cu", test.text, "csrc/include/h2.h", "",
+			"csrc/include/h.h", "\n#include <torch/all.h>",
 			"csrc/extra/only.h", "",
 			"csrc/folder/z.cu", "#include <c10/x.h>", "csrc/include/cycle.h", "#include \"cycle.h\"\n#include \"a.cu\"")
 		c, err := read(files)
@@ -67,7 +68,8 @@ func TestReasons(t *testing.T) {
 			continue
 		}
 		var got []string
-		standins := Standins{Files: tree("ck/ck_tile/core.hpp", "#include \"h2.h\"\n#include \"shim.h\""), Include: []string{"ck"}, Flags: []string{"-DENABLE_CK=0", "-DON"}}
+		standins := Standins{Files: tree("ck/ck_tile/core.hpp", "#include \"h2.h\"\n#include \"shim.h\""), Include: []string{"ck"},
+			Flags: []string{"-DENABLE_CK=0", "-DON"}}
 		for _, r := range c.Reasons(c.Modules[0], standins) {
 			got = append(got, r.String())
 		}

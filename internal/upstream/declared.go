@@ -15,9 +15,12 @@ type Declared struct {
 	Files  fs.FS // the tree with the configuration and the adapters
 }
 
-// Standins returns the headers and flags of the declarations. AITER_NO_TORCH_TYPES is AIter's own switch.
+// noTorchTypes is AIter's own switch.
+const noTorchTypes = "-DAITER_NO_TORCH_TYPES=1"
+
+// Standins returns the headers and flags of the declarations.
 func (d Declared) Standins() Standins {
-	s := Standins{Files: d.Files, Flags: []string{"-DAITER_NO_TORCH_TYPES=1"}}
+	s := Standins{Files: d.Files, Flags: []string{noTorchTypes}}
 	for _, m := range d.Config.Modules {
 		for _, dir := range m.Include {
 			if fs.ValidPath(dir) && !slices.Contains(s.Include, dir) && !slices.Contains(keysOf(m.Outside), dir) {
