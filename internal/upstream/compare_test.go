@@ -240,7 +240,8 @@ func TestAdapt(t *testing.T) {
 	}
 	for name, parts := range map[string][]string{
 		"opt_compiler.toml": {
-			"flags.hip = [\"-DAITER_NO_TORCH_TYPES=1\", \"-ffast-math\", \"-DSTEPS=2\"]\n", "path = \"plain/kernels_odd_plain.hip\"\nflags = [\"-DUNROLL=4\", \"-DFAST\"]\n",
+			"flags.hip = [\"-DAITER_NO_TORCH_TYPES=1\", \"-ffast-math\", \"-DSTEPS=2\"]\n",
+			"path = \"plain/kernels_odd_plain.hip\"\nflags = [\"-DUNROLL=4\", \"-DFAST\"]\n",
 			"# Left out: everything: argument name: aiter/upstream.h does not convert const std::basic_string<char> &\n",
 			"# Left out: count: it returns int\n", "left out: '-mllvm -enable-post-misched=1' if get_gfx() == 'gfx1250' else ''\n",
 			`schema = "(Tensor(a!) out, Tensor x, int mode=0, float by=0.1, Tensor? bias=None) -> ()"`,
