@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/aiter-go/aiter/device"
@@ -22,11 +21,11 @@ import (
 )
 
 // TestUpstream builds operators from sources with AIter's layout, for GPUs of two architectures, and calls them on the ROCm
-// devices of the machine. AITER_CHECKOUT names a checkout of AIter (make test-aiter); else a small tree of this project, which has one
+// devices of the machine. AITER_CHECKOUT names a checkout of AIter (make test-aiter); else a small tree of this project, which has two
 // of the modules, replaces it.
 func TestUpstream(t *testing.T) {
 	testenv.SkipRace(t)
-	checkout, modules := upstreamCheckout(t)
+	checkout := upstreamCheckout(t)
 	env := func(name string) string {
 		switch name {
 		case settings.CheckoutVariable:
@@ -41,22 +40,6 @@ func TestUpstream(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer build.Close()
-	var requests []jit.Request
-	for _, m := range modules {
-		for _, arch := range []string{"gfx942", "gfx1100"} {
-			to, err := targets.Parse(arch)
-			if err != nil {
-				t.Fatal(err)
-			}
-			// The gated delta rule's kernel is for waves of 64 threads.
-			if arch == "gfx942" || !testing.Short() && m != "module_aiter_gdr_decode_packed_bf16" {
-				requests = append(requests, jit.Request{Module: m, Target: to})
-			}
-		}
-	}
-	if _, err := build.Build(t.Context(), requests...); err != nil {
-		t.Fatal(err)
-	}
 	reg, err := registry.Open(t.Context(), registry.Options{Getenv: env})
 	if err != nil {
 		t.Fatal(err)
@@ -67,40 +50,74 @@ func TestUpstream(t *testing.T) {
 		t.Log(err)
 	}
 	i := slices.IndexFunc(all, func(d device.Info) bool { return d.Device.Type == tensor.ROCM })
+	own, err := targets.Parse("gfx942")
+	if err != nil {
+		t.Fatal(err)
+	}
 	if i < 0 {
-		t.Log("no ROCm device: the modules were built, not called")
-		return
+		t.Log("no ROCm device: the modules are built, not called")
+	} else {
+		own = all[i].Target
 	}
-	dev := all[i].Device
-	for _, op := range upstreamOps() {
-		if module := upstreamModule(op.Name); slices.Contains(modules, module) {
-			optests.Run(t, reg, op, dev)
-		}
+	for _, m := range upstreamModules(own) {
+		t.Run(m.name, func(t *testing.T) {
+			requests := []jit.Request{{Module: m.name, Target: own}}
+			for _, arch := range m.more {
+				if to, err := targets.Parse(arch); err != nil {
+					t.Fatal(err)
+				} else if !testing.Short() {
+					requests = append(requests, jit.Request{Module: m.name, Target: to})
+				}
+			}
+			if _, err := build.Build(t.Context(), requests...); err != nil {
+				t.Fatal(err)
+			}
+			if i < 0 {
+				return
+			}
+			for _, op := range m.ops {
+				optests.Run(t, reg, op, all[i].Device)
+			}
+		})
 	}
-	t.Run("wrong calls", func(t *testing.T) { wrongUpstreamCalls(t, reg, dev) })
+	if i >= 0 {
+		t.Run("wrong calls", func(t *testing.T) { wrongUpstreamCalls(t, reg, all[i].Device) })
+	}
 }
 
-// upstreamCheckout returns the folder of AIter's sources and the modules to test.
-func upstreamCheckout(t *testing.T) (dir string, modules []string) {
-	if dir = os.Getenv(settings.CheckoutVariable); dir != "" {
-		return dir, []string{"module_aiter_pos_encoding", "module_aiter_causal_conv1d_update", "module_aiter_rmsnorm",
-			"module_aiter_gdr_decode_packed_bf16"}
+// upstreamModule is a module of AIter with the operators to test.
+type upstreamModule struct {
+	name string
+	more []string // architectures to build for besides that of the device
+	ops  []optests.Operator
+}
+
+// upstreamCheckout returns the folder of AIter's sources.
+func upstreamCheckout(t *testing.T) string {
+	if dir := os.Getenv(settings.CheckoutVariable); dir != "" {
+		return dir
 	}
 	dir, err := filepath.Abs("testdata/upstream")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return dir, []string{"module_aiter_pos_encoding"}
+	return dir
 }
 
-func upstreamModule(op string) string {
-	switch {
-	case strings.Contains(op, "rotary"):
-		return "module_aiter_pos_encoding"
-	case strings.Contains(op, "rms_norm"):
-		return "module_aiter_rmsnorm"
+// upstreamModules lists the modules whose operators have float64 references, those of the small tree if there is no checkout.
+func upstreamModules(to targets.Target) []upstreamModule {
+	ops, rdna := upstreamOps(), []string{"gfx1100"}
+	list := slices.Concat([]upstreamModule{
+		{name: "module_aiter_pos_encoding", more: rdna, ops: ops[:2]}, {name: "module_aiter_causal_conv1d_update", more: rdna, ops: ops[2:3]},
+		{name: "module_aiter_rmsnorm", more: rdna, ops: ops[3:6]}, {name: "module_aiter_gdr_decode_packed_bf16", ops: ops[6:]},
+		quantModule(to),
+	}, ropeModules(), activationModules(), moeModules())
+	if os.Getenv(settings.CheckoutVariable) != "" {
+		return list
 	}
-	return "module_" + op
+	return slices.DeleteFunc(list, func(m upstreamModule) bool {
+		return m.name != "module_aiter_pos_encoding" && m.name != "module_aiter_moe_topk"
+	})
 }
 
 // upstreamOps declares the operators with float64 references.

@@ -11,15 +11,27 @@
 
 #include <hip/hip_runtime.h>
 
+#include <atomic>
 #include <optional>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
+// AIter has types and functions of these names in the same namespace.
+#define bf16_t ffi_bf16_t
+#define half_t ffi_half_t
+#define load ffi_load
+#define store ffi_store
 #include "ffi.h"
+#undef bf16_t
+#undef half_t
+#undef load
+#undef store
 
 #include "aiter_hip_common.h"  // of the checkout, as the next two
 
@@ -90,6 +102,20 @@ struct Call {
   DLDevice device{};      // of the first tensor
 };
 
+constexpr uint8_t kE4M3FN = 10, kE4M3FNUZ = 11;  // DLPack's codes of 8-bit floats
+
+// has_fnuz reports whether the device's float8 is e4m3fnuz, as on gfx940 to gfx942.
+inline bool has_fnuz(int device) {
+  static std::atomic<int8_t> known[64];  // 0: not asked
+  const bool keep = device >= 0 && device < 64;
+  if (int8_t k = keep ? known[device].load(std::memory_order_relaxed) : 0) return k > 1;
+  hipDeviceProp_t properties;
+  if (hipGetDeviceProperties(&properties, device) != hipSuccess) return false;
+  const bool fnuz = std::string_view(properties.gcnArchName).substr(0, 5) == "gfx94";
+  if (keep) known[device].store(fnuz ? 2 : 1, std::memory_order_relaxed);
+  return fnuz;
+}
+
 // element_type returns an AiterDtype, -1 if AIter has none for the type.
 inline int element_type(const DLDataType& d) {
   if (d.lanes != 1) return -1;
@@ -102,6 +128,8 @@ inline int element_type(const DLDataType& d) {
     case 32 << 8 | 0: return AITER_DTYPE_i32;
     case 64 << 8 | 0: return AITER_DTYPE_i64;
     case 8 << 8 | 1: case 8 << 8 | 6: return AITER_DTYPE_u8;
+    case 8 << 8 | kE4M3FN: case 8 << 8 | kE4M3FNUZ: return AITER_DTYPE_fp8;
+    case 8 << 8 | 14: return AITER_DTYPE_fp8_e8m0;
     case 32 << 8 | 1: return AITER_DTYPE_u32;
     case 64 << 8 | 1: return AITER_DTYPE_u64;
     default: return -1;
@@ -122,6 +150,9 @@ inline Status convert(const TensorView& t, aiter_tensor_t* to, Call* call) {
   if (type < 0)
     return type_error("argument '%s': AIter has no element type with DLPack's code %d, %d bits and %d lanes", t.name(), int(e.code),
                       int(e.bits), int(e.lanes));
+  if (type == AITER_DTYPE_fp8 && (e.code == kE4M3FNUZ) != has_fnuz(d.id))
+    return type_error("argument '%s': expected %s, the 8-bit float of the device", t.name(),
+                      e.code == kE4M3FNUZ ? "float8_e4m3fn" : "float8_e4m3fnuz");
   *to = aiter_tensor_t{};
   to->ptr = t.data(), to->ndim = t.rank(), to->numel_ = 1, to->dtype_ = AiterDtype(type), to->device_id = d.id;
   for (int i = 0; i < t.rank(); i++) to->shape[i] = t.size(i), to->strides[i] = t.stride(i), to->numel_ *= size_t(t.size(i));
@@ -152,9 +183,21 @@ template <class T> std::enable_if_t<std::is_floating_point_v<T>, Status> convert
   return Status();
 }
 
+inline Status convert(const StringView& v, std::string* to, Call*) {
+  to->assign(v.data, v.size);
+  return Status();
+}
+
+inline Status convert(const IntListView& v, std::vector<int64_t>* to, Call*) {
+  for (size_t i = 0; i < v.size(); i++) to->push_back(v[i]);
+  return Status();
+}
+
 // Decoded<T> is the type that ffi.h decodes for an AIter argument T.
 template <class T, class = void> struct DecodedAs { using type = int64_t; };  // integers and enums
 template <> struct DecodedAs<bool> { using type = bool; };
+template <> struct DecodedAs<std::string> { using type = StringView; };
+template <> struct DecodedAs<std::vector<int64_t>> { using type = IntListView; };
 template <> struct DecodedAs<aiter_tensor_t> { using type = TensorView; };
 template <> struct DecodedAs<std::optional<aiter_tensor_t>> { using type = Optional<TensorView>; };
 template <class T> struct DecodedAs<T, std::enable_if_t<std::is_floating_point_v<T>>> { using type = double; };
@@ -185,20 +228,35 @@ class Throwing {
   bool before_;
 };
 
+// Returned<R> is the type that a function with AIter's result R has here: integers are int64_t.
+template <class R, class = void> struct ReturnedAs { using type = Result<int64_t>; };
+template <> struct ReturnedAs<void> { using type = Status; };
+template <> struct ReturnedAs<bool> { using type = Result<bool>; };
+template <class R> struct ReturnedAs<R, std::enable_if_t<std::is_floating_point_v<R>>> { using type = Result<double>; };
+template <class R> using Returned = typename ReturnedAs<R>::type;
+
 template <auto fn, class F = decltype(fn)> struct Adapted;
-template <auto fn, class... A> struct Adapted<fn, void (*)(A...)> {
-  static Status run(Decoded<A>... given) {
+template <auto fn, class R, class... A> struct Adapted<fn, R (*)(A...)> {
+  // A function without tensors runs on the thread's device.
+  static constexpr bool kTensors = (std::is_same_v<std::decay_t<A>, aiter_tensor_t> || ...);
+
+  static Returned<R> run(Decoded<A>... given) {
     std::tuple<std::decay_t<A>...> values{};
     Call call;
     Status s;
     std::apply([&](auto&... to) { (void)((call.position++, good(convert(given, &to, &call), &s)) && ...); }, values);
     if (s.failed()) return s;
-    if (!call.on_device) return value_error("expected a tensor in the memory of a ROCm device, got none");
+    if (kTensors && !call.on_device) return value_error("expected a tensor in the memory of a ROCm device, got none");
     try {
-      const OnDevice device(call.device.id);
+      std::optional<OnDevice> device;
+      if (call.on_device) {
+        device.emplace(call.device.id);
+        ::aiter::setCurrentHIPStream(static_cast<hipStream_t>(TVMFFIEnvGetStream(call.device.type, call.device.id)));
+      }
       const Throwing throwing;
-      ::aiter::setCurrentHIPStream(static_cast<hipStream_t>(TVMFFIEnvGetStream(call.device.type, call.device.id)));
-      std::apply([](auto&... v) { fn(static_cast<A>(v)...); }, values);
+      const auto invoke = [](auto&... v) { return fn(static_cast<A>(v)...); };
+      if constexpr (std::is_void_v<R>) std::apply(invoke, values);
+      else return std::apply(invoke, values);
     } catch (const CheckError& e) {
       return value_error("%s", e.what());
     } catch (const std::exception& e) {

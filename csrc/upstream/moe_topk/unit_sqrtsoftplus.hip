@@ -1,0 +1,1 @@
+#include "kernels/topk_gating/topk_sqrtsoftplus.cu"  // of the checkout

@@ -1,0 +1,2 @@
+// AIter includes rocPRIM in sources that use nothing of it.
+#pragma once

@@ -1,0 +1,1 @@
+// AIter has the kernels of a score in a file.
