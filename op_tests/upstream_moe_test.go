@@ -210,7 +210,8 @@ func chosen(in optests.Inputs, score func([]float64) []float64, groups, best int
 // aligned sorts tokens by their experts, in whole blocks.
 func aligned(in optests.Inputs) map[string][]float64 {
 	experts, block := in.Call.Args["num_experts"].(int), in.Call.Args["block_size"].(int)
-	sorted, ids, nums := slices.Clone(in.Values["sorted_token_ids"]), slices.Clone(in.Values["experts_ids"]), slices.Clone(in.Values["token_nums"])
+	sorted, ids := slices.Clone(in.Values["sorted_token_ids"]), slices.Clone(in.Values["experts_ids"])
+	nums := slices.Clone(in.Values["token_nums"])
 	at := 0
 	for e := range experts {
 		var tokens []float64

@@ -48,7 +48,7 @@ func keysOf[V any](m map[string]V) (keys []string) {
 type adapters struct {
 	files   []string        // of this project
 	words   map[string]bool // the identifiers in them
-	sources []string        // files of the checkout that they include
+	sources []string        // files of the checkout that they include, without headers, which several modules may share
 }
 
 // adaptersOf follows the sources of a declared module up to the files of the checkout.
@@ -82,7 +82,7 @@ func (c *Checkout) adaptersOf(d Declared, m *opconfig.Module) adapters {
 				continue
 			}
 			for _, dir := range []string{"csrc/include", "csrc"} {
-				if name := path.Join(dir, inc.name); fs.ValidPath(name) && c.has(name) {
+				if name := path.Join(dir, inc.name); fs.ValidPath(name) && c.has(name) && path.Ext(name) != ".h" {
 					a.sources = append(a.sources, name)
 					break
 				}

@@ -21,8 +21,9 @@ static void align(const Tensor& topk_ids, int64_t num_experts, int64_t block_siz
     const Tensor* t;
     int64_t size;
   };
-  for (const Output& o : {Output{"sorted_token_ids", &sorted_token_ids, most}, {"experts_ids", &experts_ids, (most + block_size - 1) / block_size},
-                          {"token_nums", &token_nums, (most + block_size - 1) / block_size}, {"num_tokens_post_pad", &num_tokens_post_pad, 1}}) {
+  const int64_t blocks = (most + block_size - 1) / block_size;
+  for (const Output& o : {Output{"sorted_token_ids", &sorted_token_ids, most}, {"experts_ids", &experts_ids, blocks},
+                          {"token_nums", &token_nums, blocks}, {"num_tokens_post_pad", &num_tokens_post_pad, 1}}) {
     expect_type(o.name, *o.t, AITER_DTYPE_i32, "int32"), expect_packed(o.name, *o.t);
     AITER_CHECK(int64_t(o.t->numel()) >= o.size, o.name, ": expected ", o.size, " elements or more, got ", o.t->numel());
   }
