@@ -55,7 +55,7 @@ var layers = map[string][]string{
 	"internal/term": {},
 	"registry": {"device", "internal/ffi", "jit", "internal/cache", "internal/opconfig", "internal/settings",
 		"jit/schema", "jit/target", "internal/watch", "internal/verify", "internal/hostcall", "internal/tuning", "tensor", "trace"},
-	"fleet":                 {"jit", "internal/cache", "internal/settings", "jit/target"},
+	"fleet":                 {"jit", "internal/cache", "internal/settings", "internal/sys", "jit/target"},
 	"buildfarm":             {"jit", "internal/cache", "internal/settings"},
 	"causalconv1d":          {"registry", "tensor"},
 	"metrics":               {"jit", "internal/cache", "device"},

@@ -94,7 +94,8 @@ func (c *cacheCopy) importFrom(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	store, err := c.app.openCache()
+	o.Path = nil // an artifact in AITER_JIT_PATH is not yet in the cache
+	store, err := settings.OpenCache(o)
 	if err != nil {
 		return err
 	}

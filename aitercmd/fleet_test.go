@@ -16,9 +16,9 @@ import (
 	"github.com/aiter-go/aiter/internal/testenv"
 )
 
-// TestFleetScript runs scripts with a real registry at $REGISTRY, and with the keys ci.pem, ci.pub and other.pub.
+// TestFleetScript runs scripts with a real registry at $REGISTRY, with the keys ci.pem, ci.pub and other.pub, and with the program $CRANE.
 func TestFleetScript(t *testing.T) {
-	program := testenv.Tool(t, "registry")
+	program, crane := testenv.Tool(t, "registry"), testenv.Tool(t, "crane")
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/fleet",
 		Setup: func(env *testscript.Env) error {
@@ -35,9 +35,11 @@ func TestFleetScript(t *testing.T) {
 			}
 			env.Defer(r.Stop)
 			env.Setenv("REGISTRY", r.Host)
+			env.Setenv("CRANE", crane)
 			return nil
 		},
 		Cmds:               map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "replace": replace},
+		Condition:          condition,
 		RequireUniqueNames: true,
 	})
 }

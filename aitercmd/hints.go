@@ -3,9 +3,11 @@ package aitercmd
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/shell"
 	"github.com/aiter-go/aiter/internal/sys"
 	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit"
@@ -128,6 +130,13 @@ func hintLoad(err error) string {
 	switch {
 	case !errors.As(err, &load):
 		return ""
+	case mountedNoexec(load.Path) && sys.ReadOnly(load.Path):
+		dir := load.Path
+		for range 4 { // v2/artifact/ID/MODULE.so
+			dir = filepath.Dir(dir)
+		}
+		return "the prebuilt cache is on a filesystem mounted noexec, from which no library can be loaded, such as the image volume of some " +
+			"container runtimes; copy what it has: aiterctl cache import " + shell.Quote(dir)
 	case mountedNoexec(load.Path):
 		return "the kernel cache is on a filesystem mounted noexec, from which no library can be loaded; " +
 			"give another folder with --cache-dir DIR or AITER_JIT_DIR"

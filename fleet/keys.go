@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/aiter-go/aiter/internal/sys"
 )
 
 // maxKeyFile bounds a file of keys in bytes.
@@ -56,7 +58,8 @@ func LoadKeys(path string) ([]Key, error) {
 	if !info.IsDir() {
 		return loadKeyFile(path)
 	}
-	if info.Mode().Perm()&0o002 != 0 && info.Mode()&os.ModeSticky == 0 {
+	// Kubernetes gives the folder of a ConfigMap the mode 0777 and mounts it read-only.
+	if info.Mode().Perm()&0o002 != 0 && info.Mode()&os.ModeSticky == 0 && !sys.ReadOnly(path) {
 		return nil, &KeyError{path, errShared}
 	}
 	entries, err := os.ReadDir(path)
