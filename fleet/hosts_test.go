@@ -129,9 +129,8 @@ func TestFaultCompiles(t *testing.T) {
 	if err != nil || e.compiles == 0 || len(e.pulls) == 0 || took > compileTime {
 		t.Errorf("%v, %d compiles, pulls %v, %s", err, e.compiles, e.pulls, took)
 	}
-	var pull *jit.PullError
-	if !errors.As(e.pulls[0], &pull) || pull.Cause != jit.PullUnreachable {
-		t.Errorf("%v, want %s", e.pulls[0], jit.PullUnreachable)
+	if got := e.cause(); got != jit.PullUnreachable {
+		t.Errorf("cause %q, pulls %v, want %s", got, e.pulls, jit.PullUnreachable)
 	}
 }
 

@@ -26,7 +26,7 @@ type timeouts struct {
 
 var errIdle = errors.New("the server sent nothing for too long")
 
-// triedError is the error of the last try of a request.
+// triedError is the error of the last try of a request that was repeated, or could not be.
 type triedError struct{ err error }
 
 func (e *triedError) Error() string { return e.err.Error() }
@@ -46,7 +46,7 @@ func (r retrying) RoundTrip(req *http.Request) (*http.Response, error) {
 		resp, err := r.base.RoundTrip(req)
 		pause, again := pauseAfter(resp, err, try)
 		if !again || try == tries || !repeatable(req) || !fits(req.Context(), pause) {
-			if err != nil {
+			if err != nil && again {
 				err = &triedError{err}
 			}
 			return resp, err
