@@ -24,7 +24,7 @@ func querySearch(t *testing.T, script string) *search {
 	}
 	f := &Finder{Env: environment("HIPCC", compiler), Memo: filehash.Open("")}
 	tc := reals()[1].find(t)
-	s := &search{ctx: context.Background(), target: parse(t, "gfx942"), session: f.Session(), memo: f.Memo, timeout: DefaultTimeout}
+	s := &search{ctx: context.Background(), target: parse(t, "gfx90a"), session: f.Session(), memo: f.Memo, timeout: DefaultTimeout}
 	s.tc = &Toolchain{Vendor: tc.Vendor, Compiler: compiler, env: tc.env, Root: tc.Root, IncludeDirs: tc.IncludeDirs}
 	var remove func()
 	s.folder, remove = s.tempFolder()
