@@ -10,7 +10,7 @@ import (
 )
 
 // action is the common part of a compile and a link: a key, a lookup, a lock, a
-// run, and the memory of a failure.
+// run, and the record of a failure.
 type action struct {
 	m              *Manager
 	view           *deps.View

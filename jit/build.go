@@ -31,7 +31,7 @@ func (r Request) String() string {
 	return r.Module + " (" + r.Part.String() + ") for " + r.Target.String()
 }
 
-// words is String with the part in words.
+// words is like String, but describes the part in words.
 func (r Request) words() string {
 	if r.Part.Whole() {
 		return r.String()
@@ -56,7 +56,7 @@ type Result struct {
 
 // Build builds the requests in parallel and returns a result for each, in order. A failure
 // does not stop the other requests; the error joins all failures, such as [*CompileError].
-// A context that is over is the error of each request, also of those that the cache has.
+// If the context has ended, its cause is the error of each request, also of those that the cache has.
 // If the cache has an up-to-date library of the whole module, a request for a part returns
 // that library.
 func (m *Manager) Build(ctx context.Context, reqs ...Request) ([]Result, error) {

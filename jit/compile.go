@@ -109,7 +109,7 @@ func (u *unit) compileOnce(ctx context.Context) (res UnitResult, changed string,
 	if err != nil {
 		return res, "", fmt.Errorf("compile of %s: %w", u.source.Source, err)
 	}
-	// The lists are made first, so that they do not contain a change that comes after the check of the times.
+	// The lists are made before the check of the times, because they must not contain a change that comes after the check.
 	tree, system, read, err := u.view.Record(reported, u.search(on))
 	if err != nil {
 		return res, "", fmt.Errorf("compile of %s: %w", u.source.Source, err)

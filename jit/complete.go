@@ -1,6 +1,7 @@
 package jit
 
 import (
+	"cmp"
 	"debug/elf"
 	"encoding/binary"
 	"errors"
@@ -62,10 +63,15 @@ func damageReason(what, path string, err error) string {
 // damageAdvice returns the probable cause of the damage of a file: a full filesystem, or a
 // wrapper.
 func damageAdvice(path string) string {
-	if !hasFreeSpace(path) {
-		return "; the filesystem of the cache is full: " + syscall.ENOSPC.Error()
+	return cmp.Or(fullDisk(path), "; run it again, and check whether the compiler is a wrapper that changes its output")
+}
+
+// fullDisk returns a remark if the filesystem of path is full, which compilers do not always report.
+func fullDisk(path string) string {
+	if hasFreeSpace(path) {
+		return ""
 	}
-	return "; run it again, and check whether the compiler is a wrapper that changes its output"
+	return "; the filesystem of the cache is full: " + syscall.ENOSPC.Error()
 }
 
 // truncatedError returns the error of a report whose end is missing. path is a file in the

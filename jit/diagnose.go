@@ -46,7 +46,7 @@ func inputErrorWords() []string {
 	}
 }
 
-// machineErrorWords returns words, in small letters, that occur in messages about failures
+// machineErrorWords returns words, in lower case, that occur in messages about failures
 // without relation to the inputs: a crash, a kill, an error of the system other than a
 // missing file.
 func machineErrorWords() []string {

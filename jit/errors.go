@@ -50,5 +50,5 @@ func (e *CompileError) Error() string {
 type ChangingError struct{ Path string }
 
 func (e *ChangingError) Error() string {
-	return fmt.Sprintf("%s changes again and again while a compiler runs; build again when its writer is done", e.Path)
+	return fmt.Sprintf("%s changed while a compiler ran; build again when no process writes it", e.Path)
 }

@@ -60,7 +60,7 @@ const (
 	ExecutorDenied      ExecutorCause = "denied"      // wrong or missing credentials
 	ExecutorServer      ExecutorCause = "server"      // the server failed, or it cannot run the command
 	ExecutorSuspended   ExecutorCause = "suspended"   // the farm failed a short time ago
-	ExecutorDamaged     ExecutorCause = "damaged"     // an output lacks, or has another digest than declared
+	ExecutorDamaged     ExecutorCause = "damaged"     // an output is missing, or has another digest than declared
 	ExecutorFailed      ExecutorCause = "failed"      // the command failed, such as for an error in the source
 	ExecutorToolchain   ExecutorCause = "toolchain"   // the worker has another toolchain
 	ExecutorInputs      ExecutorCause = "inputs"      // the worker read other files than this machine has, or this cannot be checked
@@ -80,7 +80,7 @@ func (e *ExecutorError) Error() string { return "build farm: " + e.Err.Error() }
 // Unwrap returns the reason.
 func (e *ExecutorError) Unwrap() error { return e.Err }
 
-// isOfResult reports whether the farm works and its result is useless. Other inputs or a fresh run may give another.
+// isOfResult reports whether the farm works, but its result is unusable. Other inputs or a fresh run may give another result.
 func (e *ExecutorError) isOfResult() bool {
 	switch e.Cause {
 	case ExecutorDamaged, ExecutorFailed, ExecutorInputs, ExecutorToolchain:
@@ -116,8 +116,9 @@ func newRemote(e Executor, jobs int) *remote {
 	return &remote{executor: e, local: slots.New(min(jobs, maxFallbacks)), tools: map[string]workerTools{}}
 }
 
-// remotely runs an action by try on the executor: again without the farm's cache if a result of that cache is useless, and
-// again with all declared files if a result with the known files is useless. It reports and counts the end.
+// remotely calls try to run an action on the executor. After an unusable result of the farm's cache it tries again without
+// that cache. After an unusable result with the known files it tries again with all declared files. It reports and counts
+// the outcome.
 func (a *action) remotely(ctx context.Context, e Event, known bool, try func(declared, fresh bool) error) error {
 	start, declared, fresh := time.Now(), !known, false
 	const tries = 3
@@ -164,8 +165,8 @@ func (a *action) executed(ctx context.Context, e Event, start time.Time, err err
 	return err
 }
 
-// fallback waits until the action may run on this machine, although a manager with an executor has more slots than this machine has
-// processors. The caller calls the function that it returns.
+// fallback waits until the action may run on this machine. A manager with an executor has more slots than this machine has
+// processors, so a pool of its own limits these runs. The caller calls release when the run has ended.
 func (a *action) fallback(ctx context.Context) (release func(), err error) {
 	if a.m.remote == nil {
 		return func() {}, nil

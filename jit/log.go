@@ -98,7 +98,7 @@ func (a *compileLog) finish(err error) {
 	a.log.Info(message, append(a.attrs(), "seconds", float64(time.Since(a.started).Milliseconds())/1000)...)
 }
 
-// what is "3 units of module_x for gfx942".
+// what describes the compiles: "3 units of module_x for gfx942".
 func (a *compileLog) what() string {
 	units := "units"
 	if a.missed == 1 {

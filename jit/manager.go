@@ -201,7 +201,7 @@ func (m *Manager) toolchain(ctx context.Context, t target.Target) (*toolchain.To
 	}
 }
 
-// search returns the search for t. The caller has to run a new one.
+// search returns the search for t. If isNew is true, the caller runs the search.
 func (m *Manager) search(t target.Target) (f *foundToolchain, isNew bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -73,7 +73,7 @@ func (s *session) planWith(ctx context.Context, r Request, mod *opconfig.Module,
 
 // rank returns the position of a pass of the i-th of n units in the queue for compiler
 // slots; a lower rank starts first. The configuration lists the most expensive units first.
-// Host passes are short, so that they start after all device passes. The host pass of the
+// Host passes are short, so they start after all device passes. The host pass of the
 // last unit is the first of them, because units with few kernels hold the operators' entries
 // and checks.
 func rank(i, n int, pass toolchain.Pass) int {

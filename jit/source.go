@@ -211,7 +211,7 @@ func (s *session) usePrebuiltOrPulled(ctx context.Context, res *Result, why erro
 		return err == nil
 	})
 	if err != nil && pullErr != nil {
-		return fmt.Errorf("%w; AITER_JIT_REMOTE did not help: %w", err, pullErr)
+		return fmt.Errorf("%w; the pull from AITER_JIT_REMOTE failed: %w", err, pullErr)
 	}
 	return err
 }

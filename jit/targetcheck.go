@@ -54,14 +54,6 @@ func (u *unit) codeTarget(object string) (string, error) {
 	return codeobject.TargetOf(f)
 }
 
-// fullDisk returns a remark if the filesystem of path is full, which compilers do not always report.
-func fullDisk(path string) string {
-	if hasFreeSpace(path) {
-		return ""
-	}
-	return "; the filesystem of the cache is full: " + syscall.ENOSPC.Error()
-}
-
 // targetAdvice returns a hint about the possible causes of a wrong target.
 func (u *unit) targetAdvice() string {
 	if u.req.Target.Vendor() == target.CUDA {

@@ -195,13 +195,13 @@ func (u *unit) targetAndValues() string {
 	return u.pass.For(u.req.Target) + ", " + opconfig.Words(u.source.Values)
 }
 
-// observe reports an event of this unit.
 // event adds the fields of the unit and the request.
 func (u *unit) event(e Event) Event {
 	e.Source, e.Values, e.Pass = u.source.Source, u.source.Values, u.pass
 	return u.action.event(e)
 }
 
+// observe reports an event of this unit.
 func (u *unit) observe(e Event) {
 	if e.Step == UnitMissed && u.lookedUp != nil {
 		u.lookedUp(true)

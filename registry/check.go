@@ -66,7 +66,7 @@ func newArgChecks(op *opconfig.Op) *argChecks {
 	if len(c.args) == 0 || len(c.names) > maxNames {
 		return nil
 	}
-	// Sizes and types are those of the inputs: a wrong output is reported as such.
+	// Inputs are checked first, because they determine the sizes and types: an error then names a wrong output.
 	slices.SortStableFunc(c.args, func(a, b argCheck) int {
 		written := func(c argCheck) int {
 			if op.Schema.Args[c.position].Type.Mutable {
@@ -262,10 +262,7 @@ func (a *argCheck) typeText(decl []schema.Arg, args []any) string {
 			words = append(words, fmt.Sprintf("%s as '%s'", other.DType(), decl[i].Name))
 		}
 	}
-	if len(words) < 2 {
-		return strings.Join(words, "")
-	}
-	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+	return oneOf(words)
 }
 
 // shapeText returns a shape as "(2, 64)".

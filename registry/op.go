@@ -82,8 +82,8 @@ func (o *Op) Schema() schema.Schema { return o.current().decl.Schema }
 // Wrong arguments give [*ArityError], [*TypeError], [*MixedDevicesError] or
 // [*ArgumentError]; arguments that the operator refuses give [*OperatorError]; a module that cannot be built or
 // loaded gives [*BuildError] or [*LoadError]; a closed registry gives [ErrClosed]; an
-// operator that a reload removed gives [*RemovedError]. If ctx is over, also while the code is
-// being built, Call queues nothing and returns the cause of its end.
+// operator that a reload removed gives [*RemovedError]. If ctx has ended, also while the code is
+// being built, Call queues nothing and returns the cause.
 //
 // With [Options.Verify] Call waits for the result and compares it with the CPU's; a
 // difference is a [*VerifyError].
@@ -121,7 +121,7 @@ func (o *opVersion) callOrVerify(ctx context.Context, args []any, m *measurement
 // Name returns the operator's name.
 func (o *opVersion) Name() string { return o.decl.Name }
 
-// usable returns the error of a context that is over, a closed registry or a removed operator.
+// usable returns the error of a context that has ended, a closed registry or a removed operator.
 func (o *opVersion) usable(ctx context.Context) error {
 	switch {
 	case o.reg.calls.closed.Load():

@@ -40,7 +40,7 @@ type Options struct {
 
 	// Modules are sources of modules and operators besides those of aiter: each an [embed.FS] of the program, or a
 	// folder ([os.DirFS]). Their code finds the headers <aiter/...> without an include folder for them. Names of
-	// modules and operators are unique among all sources; two equal names are an [*ClashError].
+	// modules and operators are unique among all sources; two equal names are a [*ClashError].
 	//
 	// A folder of Root, Roots or AITER_META_DIR is one more source. If it declares all modules of an embedded source, it
 	// replaces that source, so that a user can edit what the program contains. If it declares the support module,

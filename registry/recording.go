@@ -60,7 +60,7 @@ func (r *recording) Begin(ctx context.Context, op jit.Operation, e jit.Event) (c
 	}
 }
 
-// kindOf is the kind of the span of an operation.
+// kindOf returns the kind of the span of an operation.
 func kindOf(op jit.Operation) trace.Kind {
 	switch op {
 	case jit.Building:
@@ -77,7 +77,7 @@ func kindOf(op jit.Operation) trace.Kind {
 	return trace.Host
 }
 
-// operationName is the unit of an operation with its axis values, else the part or the module.
+// operationName returns the unit of an operation with its axis values, else the part or the module.
 func operationName(e jit.Event) string {
 	switch {
 	case e.Source != "" && e.Values != "":

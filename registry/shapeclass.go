@@ -69,7 +69,7 @@ func sizeCode(n int64) byte {
 	return byte(exactSizes + 1 + bits.Len64(uint64(n-1)) - bits.Len64(exactSizes-1))
 }
 
-// sizeWords is the size or the range of sizes of a code: "4", "2049-4096".
+// sizeWords returns the size or the range of sizes of a code: "4", "2049-4096".
 func sizeWords(code byte) string {
 	switch {
 	case code == 0:

@@ -102,7 +102,7 @@ func (o *Op) KeepTuning(ctx context.Context, chosen TunedParams, args ...any) (T
 	return chosen, tuning.Store(ctx, o.reg.Manager().Cache(), library, chosen)
 }
 
-// DescribeTuning is KeepTuning without keeping anything.
+// DescribeTuning is like KeepTuning, but stores nothing.
 func (o *Op) DescribeTuning(ctx context.Context, chosen TunedParams, args ...any) (TunedParams, error) {
 	chosen, _, err := o.describeTuning(ctx, chosen, args)
 	return chosen, err

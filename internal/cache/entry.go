@@ -35,7 +35,7 @@ func (d *Dir) RecordFiles(a Artifact) []string {
 }
 
 // IsEntry reports whether a name, relative to the cache folder, is that of a file of an artifact, or of a record that a prebuilt
-// cache has. Names of other files of a cache, such as those of locks, are none.
+// cache has. It returns false for other files of a cache, such as locks.
 func IsEntry(name string) bool {
 	part := strings.Split(name, "/")
 	switch {
@@ -68,7 +68,7 @@ func IsEntryFolder(name string) bool {
 	return isExchanged(Kind(part[2])) && (len(part) == 3 || isDigest(part[3]+strings.Repeat("0", 62)) && len(part[3]) == 2)
 }
 
-// KeepOnly removes the records of a folder that is no cache yet which lead to none of the artifacts.
+// KeepOnly removes the records that lead to none of the artifacts. No process may use the folder as a cache yet.
 func (d *Dir) KeepOnly(artifacts ...Artifact) error {
 	keep := map[string]bool{}
 	for _, a := range artifacts {

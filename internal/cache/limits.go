@@ -55,7 +55,7 @@ func ParseSize(s string) (int64, error) {
 	return 0, &LimitError{"size", s, "a number of bytes above 0 such as 500MB, 5GB or 4GiB"}
 }
 
-// sizeUnit returns the bytes of a unit in small letters: "kb", "kib", "k", "b" or "".
+// sizeUnit returns the bytes of a unit in lower case: "kb", "kib", "k", "b" or "".
 func sizeUnit(word string) (float64, bool) {
 	const prefixes = "kmgt"
 	word = strings.TrimSuffix(word, "b")

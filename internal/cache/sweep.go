@@ -11,9 +11,9 @@ import (
 	"github.com/aiter-go/aiter/internal/sys"
 )
 
-// Sweep keeps younger files than these. Ages of stages and temporary files matter only where
-// locks do not exclude other processes. The age of lock files prevents that they are created
-// again and again.
+// Sweep keeps files that are younger than these ages. The ages of stages and temporary files
+// matter only where locks do not exclude other processes. The age of lock files keeps processes
+// from creating them again and again.
 const (
 	stageAge = 24 * time.Hour
 	tempAge  = time.Hour

@@ -37,7 +37,7 @@ const (
 	maxName       = 4096   // of an entry's name, in bytes
 )
 
-// Extract returns the AMD or NVIDIA code of a shared library, in the order in which they were linked. It fails with
+// Extract returns the code objects for AMD or NVIDIA in a shared library, in the order of the link. It fails with
 // [ErrNoCode], [*FormatError] and the errors of debug/elf.
 func Extract(library io.ReaderAt) ([]Object, error) {
 	file, err := elf.NewFile(library)

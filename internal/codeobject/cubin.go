@@ -53,7 +53,7 @@ func cubinTarget(code []byte) (string, error) {
 	return fmt.Sprintf("sm_%d%s", sm, suffix), nil
 }
 
-// cubinKernels reads the resources of the kernels of a cubin. It has no numbers of spills: the compiler puts them into local
+// cubinKernels reads the resources of the kernels of a cubin. A cubin has no number of spills: spilled registers are in local
 // memory.
 func cubinKernels(o Object) ([]Kernel, error) {
 	file, _, err := openCubin(o.ELF)

@@ -24,8 +24,8 @@ const (
 
 // EmbedFatbin is [Embed] for the output of the CUDA device passes of a unit, fatbins with the code of one target. The object file has a
 // section .nv_fatbin, and a table of the kernels, whose functions are in the host object. A kernel that host code never
-// launches has no function, and stays out of the table. Of several fatbins with a kernel, the one with the most code has it: in the
-// others it is empty (AITER_KERNEL_CODE in csrc/include/aiter/gpu/codegen.h).
+// launches has no function, and stays out of the table. If several fatbins have a kernel, the table refers to the
+// one with the most code; in the others the kernel is empty (AITER_KERNEL_CODE in csrc/include/aiter/gpu/codegen.h).
 func EmbedFatbin(host []byte, fatbins ...[]byte) ([]byte, error) {
 	f, err := elf.NewFile(bytes.NewReader(host))
 	if err != nil {
@@ -64,10 +64,10 @@ func EmbedFatbin(host []byte, fatbins ...[]byte) ([]byte, error) {
 				return nil, err
 			}
 			here, before := kernelCode{i, k, text}, own[k.Symbol]
-			if before.more(here) == 0 && !bytes.Equal(before.text, text) {
+			if before.compareSize(here) == 0 && !bytes.Equal(before.text, text) {
 				return nil, &FormatError{"device code", "two shards of the unit have code of the kernel " + k.Name}
 			}
-			if before.more(here) < 0 {
+			if before.compareSize(here) < 0 {
 				own[k.Symbol] = here
 			}
 			if before.text == nil {
@@ -96,8 +96,8 @@ type kernelCode struct {
 	text   []byte
 }
 
-// more compares two codes of one kernel: the empty one is shorter or, if the padding hides that, has fewer registers.
-func (c kernelCode) more(d kernelCode) int {
+// compareSize compares two codes of one kernel. An empty kernel is shorter or, if the padding hides that, has fewer registers.
+func (c kernelCode) compareSize(d kernelCode) int {
 	return cmp.Or(cmp.Compare(c.kernel.CodeSize, d.kernel.CodeSize), cmp.Compare(c.kernel.VGPRs, d.kernel.VGPRs))
 }
 
