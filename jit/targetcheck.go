@@ -3,7 +3,6 @@ package jit
 import (
 	"fmt"
 	"os"
-	"syscall"
 
 	"github.com/aiter-go/aiter/internal/codeobject"
 	"github.com/aiter-go/aiter/internal/toolchain"

@@ -105,9 +105,9 @@ type Options struct {
 // HostOptions configure calls on tensors in host memory. The zero value suits a program.
 type HostOptions struct {
 	Pool    device.PoolOptions // of the pool of each device
-	Piece   int64              // bytes of a piece of a call in one direction; 0: 8 MiB, or 2 MiB of tensors that are not pinned
-	Buffers int                // pieces of a call in flight at once; 0: 6, or more of tensors that are not pinned
-	Calls   int                // calls on a device at once, later ones wait; 0: [hostcall.DefaultCalls]
+	Piece   int64              // bytes of a piece of a call in one direction; 0: 4 MiB, or 2 MiB of tensors that are not pinned
+	Buffers int                // pieces of a call in flight at once; 0: 16, or 4 to 32 of tensors that are not pinned
+	Calls   int                // calls on a device at once, later ones wait; 0: 2
 }
 
 // Source is a tree of modules with their configuration, config/opt_compiler.toml or opt_compiler.toml.

@@ -97,7 +97,7 @@ func (r *run) cost(spans []span) (float64, error) {
 	return max(up, down) + lag*max(upLag, downLag), nil
 }
 
-// slowness is the time of the layout's copies over that of a copy of one run.
+// slowness returns the time of the layout's copies over that of a copy of one run.
 func (l *layout) slowness(pinned bool) float64 {
 	switch run := float64(l.run); {
 	case l.runs() <= 1 || !pinned && l.run >= streamedRun:

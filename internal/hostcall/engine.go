@@ -84,7 +84,7 @@ type Argument struct {
 	Along         []int // for each axis, the dimension that is cut, -1 for none; a written argument has all axes
 }
 
-// lane is what one call at a time uses.
+// lane holds the streams and events that one call at a time uses.
 type lane struct {
 	up, run, down device.Stream
 	events        []events // of the buffers of the calls so far
@@ -93,7 +93,7 @@ type lane struct {
 // events are the ends of the steps of a piece.
 type events struct{ uploaded, computed, downloaded *device.Event }
 
-// Run makes the call and waits for its results. If ctx is over, Run begins no more pieces; then and after other errors some of
+// Run makes the call and waits for its results. If ctx ends, Run begins no more pieces; then and after other errors some of
 // the results may be written. It leaves no memory in use and no work behind.
 func (e *Engine) Run(ctx context.Context, c Call) error {
 	ln, err := e.acquire(ctx)
@@ -129,7 +129,7 @@ func (e *Engine) acquire(ctx context.Context) (ln *lane, err error) {
 	return ln, nil
 }
 
-// pieceSize is the number of bytes of a piece in one direction.
+// pieceSize returns the number of bytes of a piece in one direction.
 func (e *Engine) pieceSize(staged bool) int64 {
 	switch {
 	case e.opts.Piece > 0:
@@ -140,7 +140,7 @@ func (e *Engine) pieceSize(staged bool) int64 {
 	return DefaultPiece
 }
 
-// buffers is the number of pieces of a call in flight.
+// buffers returns the number of pieces of a call in flight.
 func (e *Engine) buffers(r *run) int {
 	switch {
 	case e.opts.Buffers > 0:
@@ -204,7 +204,7 @@ func (ev events) close() error {
 	return errors.Join(errs...)
 }
 
-// trackOf is the track of a stream in timelines.
+// trackOf returns the track of a stream in timelines.
 func trackOf(s device.Stream) trace.Track {
 	return trace.Track{Device: s.Device.String(), ID: uint64(s.Handle)}
 }

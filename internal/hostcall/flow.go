@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// flow is the way of a call's pieces through its buffers: filled, queued, collected. Pieces are queued in the order in which their
+// flow fills the buffers of a call with its pieces, queues their work, and collects their results. Pieces are queued in the order in which their
 // buffers are filled.
 type flow struct {
 	*run

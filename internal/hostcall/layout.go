@@ -67,7 +67,7 @@ func (l *layout) join() {
 	}
 }
 
-// runs is the number of runs.
+// runs returns the number of runs.
 func (l *layout) runs() int64 {
 	if l.bytes == 0 {
 		return 0
@@ -84,7 +84,7 @@ func (l *layout) rows() (count, pitch int64) {
 	return 1, l.run
 }
 
-// copies is the number of copies of rows.
+// copies returns the number of copies of rows.
 func (l *layout) copies() int64 {
 	count, _ := l.rows()
 	return l.runs() / max(count, 1)

@@ -67,7 +67,7 @@ func Equal(a, b *tensor.Tensor) bool {
 	return true
 }
 
-// traffic is the number of bytes that all pieces copy in each direction.
+// traffic returns the number of bytes that all pieces copy in each direction.
 func (r *run) traffic() (up, down int64) {
 	for i := range r.slots {
 		s := &r.slots[i]

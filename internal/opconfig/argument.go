@@ -131,7 +131,7 @@ func (d *decoder) split(op *Op, n *node) {
 	})
 }
 
-// axisName is the name of a size that calls can be cut along, "" for a fixed size and a sum.
+// axisName returns the name of a size that calls can be cut along, "" for a fixed size and a sum.
 func axisName(dim schema.Dim) string {
 	switch {
 	case dim.Rest:

@@ -20,7 +20,7 @@ const (
 	reasonMachine   = "the result would depend on the machine that compiles, which the key does not hold"
 	reasonToolchain = "it would replace a part of the toolchain that the key already identifies; set HIPCC, ROCM_PATH, CUDA_HOME or CXX"
 	reasonPlugin    = "it loads code into the toolchain that the key does not hold"
-	reasonUnlisted  = "it reads files that the compiler does not report, so that the build would not see them change"
+	reasonUnlisted  = "it reads files that the compiler does not report, so the build would not detect their changes"
 	reasonNamesFile = "it names a file that the build neither watches nor keeps"
 	reasonExtra     = "it writes files beside the object"
 	reasonNoFlag    = "it does not start with \"-\"; sources go into [[source]], libraries are written -lNAME"

@@ -88,10 +88,10 @@ func (e *ClashError) Error() string {
 		e.What, e.Name, e.First.source(), e.First.inSource(), e.Second.source(), e.Second.inSource())
 }
 
-// source names the source of a position.
+// source returns the name of the position's source.
 func (p Position) source() string { return cmp.Or(p.Source, BuiltinName) }
 
-// inSource is the position relative to its source.
+// inSource returns the position relative to its source.
 func (p Position) inSource() string {
 	p.Source = ""
 	return p.String()
