@@ -82,7 +82,7 @@ func (a *app) loadConfig() (*opconfig.Config, error) {
 	return a.settings().LoadConfig()
 }
 
-// cacheOptions are the options with which builds open the cache.
+// cacheOptions returns the options with which builds open the cache.
 func (a *app) cacheOptions() (settings.CacheOptions, error) {
 	o, err := a.settings().CacheOptions()
 	o.Build = true

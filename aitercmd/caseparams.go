@@ -72,7 +72,7 @@ func addSingle(fl *pflag.FlagSet, params []paramFlag, usual optests.Case) {
 	}
 }
 
-// usual is the value for a caller who gives none, or its name.
+// usual returns the value for a caller who gives none, or its name.
 func (p *paramFlag) usual(c optests.Case) any {
 	if p.Default != "" {
 		return p.Default
@@ -173,7 +173,7 @@ func optionParams(op optests.Declaration) []paramFlag {
 	return ofKind(paramsOf(op), optests.Choice, optests.Bool)
 }
 
-// headings are the columns' names in tables.
+// headings returns the columns' names in tables.
 func headings(params []paramFlag) []string {
 	var names []string
 	for _, p := range params {
@@ -182,7 +182,7 @@ func headings(params []paramFlag) []string {
 	return names
 }
 
-// recordParams are the parameters in the order of JSON, CSV and the table of bench.
+// recordParams returns the parameters in the order of JSON, CSV and the table of bench.
 func recordParams(op optests.Declaration) []paramFlag {
 	params := paramsOf(op)
 	return slices.Concat(ofKind(params, optests.Choice), numberParams(op), ofKind(params, optests.Bool))
@@ -215,7 +215,7 @@ func reportColumns(op optests.Declaration) []report.Column {
 	return columns
 }
 
-// cellText is a value in a table, "-" for none.
+// cellText returns a value in a table, "-" for none.
 func cellText(v any) string {
 	if v == nil {
 		return "-"

@@ -68,7 +68,7 @@ func (f *caseFlags) hasSizes() bool {
 	return slices.ContainsFunc(f.sizes(), func(p paramFlag) bool { return len(p.given()) > 0 })
 }
 
-// sizes are the parameters that replace the named configurations.
+// sizes returns the parameters that replace the named configurations.
 func (f *caseFlags) sizes() []paramFlag { return ofKind(f.params, optests.Size) }
 
 // sizeCases returns the combinations of the given sizes. Usual sizes stand for those
@@ -117,7 +117,7 @@ func firstNames(names []string) string {
 
 const maxNames = 24
 
-// configNames are the names of cases, each once.
+// configNames returns the names of cases, each once.
 func configNames(list []optests.Config) []string {
 	var names []string
 	for _, c := range list {
@@ -238,7 +238,7 @@ func parseElementType(flag, name string, expected []tensor.DType) (tensor.DType,
 	return dt, nil
 }
 
-// choices are the parameters whose values are all tested unless the flag selects some.
+// choices returns the parameters whose values are all tested unless the flag selects some.
 func (f *caseFlags) choices() ([]paramFlag, error) {
 	list := ofKind(f.params, optests.Choice)
 	for _, p := range list {

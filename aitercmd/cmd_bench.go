@@ -140,7 +140,7 @@ func (f *benchFlags) checkCompare(now, before *report.File) error {
 	return usagef("--compare %s: it has none of these cases; give its sizes and types: %s", f.compare, caseText(before.Rows[0]))
 }
 
-// caseText is a measured case: "dtype float32, batch 2, dim 64".
+// caseText returns a measured case: "dtype float32, batch 2, dim 64".
 func caseText(r report.Row) string {
 	words := []string{"dtype " + r.DType}
 	for _, v := range r.Values {
@@ -294,7 +294,7 @@ func peakLine(f *report.File) string {
 		f.MatrixGFlops/1e3)
 }
 
-// roofColumns are the fractions of the peaks of arithmetic that some row has.
+// roofColumns returns the fractions of the peaks of arithmetic that some row has.
 func roofColumns(f *report.File) (names []string, of []func(report.Row) float64) {
 	for _, c := range []struct {
 		name string
@@ -341,7 +341,7 @@ func benchRows(f *report.File, compared bool, changes []report.Change) [][]strin
 	return rows
 }
 
-// percentOrDash is a fraction of a roof, "-" for a row without that roof.
+// percentOrDash returns a fraction of a roof, "-" for a row without that roof.
 func percentOrDash(v float64) string {
 	if v <= 0 {
 		return "-"

@@ -308,7 +308,7 @@ func (rep buildReport) rows() [][]string {
 	return rows
 }
 
-// result is "hit", "hit: the whole module", "linked", "compiled 1 of 2" or "failed".
+// result returns "hit", "hit: the whole module", "linked", "compiled 1 of 2" or "failed".
 func (m moduleReport) result() string {
 	compiled := 0
 	for _, u := range m.Units {

@@ -84,7 +84,7 @@ type paramItem struct {
 	Doc     string   `json:"doc"`
 }
 
-// String is the values, the targets and the text: "16, 32, on cpu: elements of a part".
+// String returns the values, the targets and the text: "16, 32, on cpu: elements of a part".
 func (p paramItem) String() string {
 	text := strings.ReplaceAll(strings.Trim(fmt.Sprint(p.Values), "[]"), " ", ", ")
 	if len(p.Targets) > 0 {

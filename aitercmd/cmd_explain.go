@@ -89,7 +89,7 @@ type explanation struct {
 	*jit.Explanation
 	Pulled    []pulledUse       `json:"pulled"`
 	Remote    string            `json:"remote"`    // reference of AITER_JIT_REMOTE
-	Suspended *fleet.Suspension `json:"suspended"` // null: a build that misses something asks the registry
+	Suspended *fleet.Suspension `json:"suspended"` // null: a build that misses something queries the registry
 }
 
 // pulledUse is a pulled cache, and what it does for a request.
@@ -143,7 +143,7 @@ func (a *app) printSource(x explanation) {
 	case x.Suspended != nil:
 		fmt.Fprintf(a.out, "  registry    %s: %s\n", x.Remote, x.Suspended)
 	case x.Remote != "" && x.Artifact == "" && len(x.Pulled) == 0:
-		fmt.Fprintf(a.out, "  registry    %s: nothing is pulled from it; a build asks it\n", x.Remote)
+		fmt.Fprintf(a.out, "  registry    %s: nothing is pulled from it; a build queries it\n", x.Remote)
 	}
 }
 

@@ -280,7 +280,7 @@ func goLiteral(arg schema.Arg) string {
 	return fmt.Sprint(arg.Default.Any())
 }
 
-// argComment is the comment of a field: "written: (B, D, L), the type of x; ...".
+// argComment returns the comment of a field: "written: (B, D, L), the type of x; ...".
 func argComment(op *opconfig.Op, arg schema.Arg, kind string) string {
 	decl := op.Args[arg.Name]
 	var words []string

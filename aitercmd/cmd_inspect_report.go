@@ -88,7 +88,7 @@ func newCounts(c codeobject.Counts) counts {
 	}
 }
 
-// kernelOrders are the orders of --sort.
+// kernelOrders returns the orders of --sort.
 func kernelOrders() []string {
 	return []string{"worst", "waves", "spills", "vgprs", "lds", "code", "loop", "name"}
 }

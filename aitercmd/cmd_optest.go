@@ -30,7 +30,7 @@ tensors (CPU); --warm leaves the caches as they are. GB/s counts each input once
 each output once. "% of copy" is the time of a copy of as many bytes, which is measured
 in the same way, over the operator's time.`
 
-// opParamsLong is the part of the help that concerns the operator's own flags.
+// opParamsLong returns the part of the help that concerns the operator's own flags.
 func (a *app) opParamsLong(cmd string) string {
 	params := settable(a.family())
 	if op := a.flagOperator(); a.listed(op) {
@@ -132,7 +132,7 @@ func (f *testFlags) cases(op optests.Declaration, dev tensor.Device) (named []op
 	return f.expand(op, named, f.use())
 }
 
-// use is the purpose of the cases.
+// use returns the purpose of the cases.
 func (f *testFlags) use() optests.Use {
 	if f.accuracy {
 		return optests.ForComparison

@@ -127,7 +127,7 @@ func (t *testCase) name(numbers, options []paramFlag) []string {
 	return cells
 }
 
-// columns are the sizes and numbers, and the options, that some case has.
+// columns returns the sizes and numbers, and the options, that some case has.
 func (r *testReport) columns() (numbers, options []paramFlag) {
 	absent := func(p paramFlag) bool {
 		return !slices.ContainsFunc(r.Cases, func(t testCase) bool { return p.Cell(t.params) != nil })
@@ -139,7 +139,7 @@ func heading(numbers, options []paramFlag) []string {
 	return slices.Concat([]string{"CONFIG"}, headings(numbers), []string{"DTYPE"}, headings(options))
 }
 
-// kind is the case's type and choices, in messages.
+// kind returns the case's type and choices, in messages.
 func (t *testCase) kind() string {
 	words := []string{t.DType}
 	for _, p := range ofKind(paramsOf(t.op), optests.Choice) {

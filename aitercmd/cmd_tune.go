@@ -151,7 +151,7 @@ func (a *app) tuneOp(ctx context.Context, f *tuneFlags, name string) (err error)
 	return a.printTune(rep)
 }
 
-// untuned is the program without AITER_TUNE: the calls of the plan use no kept parameters.
+// untuned returns the program without AITER_TUNE: the calls of the plan use no kept parameters.
 func (a *app) untuned() *app {
 	b := *a
 	b.getenv = func(name string) string {

@@ -19,7 +19,7 @@ func (a *app) listedIndex(op string) int {
 	return slices.IndexFunc(a.program.Operators, func(o optests.Operator) bool { return o.Name == op })
 }
 
-// onlyOperator is the operator of a program that declares one, for command lines that name none; "" for other programs.
+// onlyOperator returns the operator of a program that declares one, for command lines that name none; "" for other programs.
 func (a *app) onlyOperator() string {
 	if len(a.program.Operators) == 1 {
 		return a.program.Operators[0].Name
@@ -27,7 +27,7 @@ func (a *app) onlyOperator() string {
 	return ""
 }
 
-// flagOperator is the operator whose flags a command line may have, "" if none is known.
+// flagOperator returns the operator whose flags a command line may have, "" if none is known.
 func (a *app) flagOperator() string { return cmp.Or(a.operator, a.onlyOperator()) }
 
 // examples returns the examples of a command: for a program with operators of its own those that name its first one.
@@ -111,7 +111,7 @@ func (a *app) declaration(name string) (optests.Declaration, error) {
 	return a.program.Operators[i].Declare(op.Schema, shapes)
 }
 
-// caseNames are the names of the cases of the operator that the command line names.
+// caseNames returns the names of the cases of the operator that the command line names.
 func (a *app) caseNames() []string {
 	if i := a.listedIndex(a.flagOperator()); i >= 0 {
 		var names []string
@@ -125,5 +125,5 @@ func (a *app) caseNames() []string {
 	return configNames(a.family().Configs())
 }
 
-// usualCase is the operator's case for a caller who gives no sizes.
+// usualCase returns the operator's case for a caller who gives no sizes.
 func usualCase(op optests.Declaration) optests.Case { return op.Default() }

@@ -120,7 +120,7 @@ type verifyError struct{ what string }
 
 func (e *verifyError) Error() string { return e.what }
 
-// newExitCodes is a help topic: a command that does not run.
+// newExitCodes returns a help topic: a command that does not run.
 func newExitCodes(a *app) *cobra.Command {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Exit codes of %s. When several apply, the first in this list is used.\n\n", a.program.Name)

@@ -85,7 +85,7 @@ func (a *app) openSession(ctx context.Context, f deviceFlags, op optests.Declara
 	return b, b.build(ctx, op.Default())
 }
 
-// withoutVerify is the program without AITER_VERIFY, which would add the time of its
+// withoutVerify returns the program without AITER_VERIFY, which would add the time of its
 // checks to each call. The commands here do their own checks.
 func (a *app) withoutVerify() *app {
 	b := *a
@@ -130,7 +130,7 @@ func (b *opSession) compare(ctx context.Context, c optests.Case) ([]optests.Resu
 	return b.runner(ctx).Run(p)
 }
 
-// targetName is the target of the calls.
+// targetName returns the target of the calls.
 func (b *opSession) targetName() string { return builtFor(b.reg, b.device, b.target) }
 
 // startTiming opens the meter and measures the bandwidth of a large copy.
@@ -150,7 +150,7 @@ func (b *opSession) measure(ctx context.Context, c optests.Case) (perf.Measureme
 	return b.meter.Measure(ctx, b.decl, c, func(ctx context.Context, args []any) error { return b.op.Call(ctx, args...) })
 }
 
-// peaks are the device's highest arithmetic rates.
+// peaks returns the device's highest arithmetic rates.
 func (b *opSession) peaks() perf.Peaks { return perf.PeaksOf(b.info) }
 
 func (b *opSession) close() error {

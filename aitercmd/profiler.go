@@ -200,7 +200,7 @@ func csvFiles(dir string) ([]string, error) {
 	return list, err
 }
 
-// childArgs are the arguments of the command that the profiler runs: without those that write files or start a profiler.
+// childArgs returns the arguments of the command that the profiler runs: without those that write files or start a profiler.
 func childArgs(args []string) []string {
 	var list []string
 	for i := 0; i < len(args); i++ {

@@ -62,7 +62,7 @@ func (a *app) newProgress() *progress {
 // close removes the status line. It may be called more than once.
 func (p *progress) close() { p.stop() }
 
-// line is the status line: "[3/8] fwd/fwd.hip for gfx942 12s, ...".
+// line returns the status line: "[3/8] fwd/fwd.hip for gfx942 12s, ...".
 func (p *progress) line() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

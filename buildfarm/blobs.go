@@ -65,7 +65,7 @@ func (x *executor) upload(ctx context.Context, blobs map[digest][]byte) error {
 		data, known := blobs[d]
 		switch {
 		case !known:
-			return x.faultOf("FindMissingBlobs", fmt.Errorf("it lacks %s, which was not asked for", d.hash))
+			return x.faultOf("FindMissingBlobs", fmt.Errorf("it lacks %s, which the query did not contain", d.hash))
 		case d.size > limit:
 			if err := x.write(ctx, d, data); err != nil {
 				return err
@@ -150,7 +150,7 @@ func damaged(format string, args ...any) error {
 // download writes a blob to a new file. It fails with the cause damaged if the farm lacks the blob, or if it has another digest.
 func (x *executor) download(ctx context.Context, d digest, to string) error {
 	if d.size < 0 || d.size > maxOutput {
-		return damaged("an output of %d bytes, want at most %d", d.size, maxOutput)
+		return damaged("an output of %d bytes, expected at most %d", d.size, maxOutput)
 	}
 	f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -231,7 +231,7 @@ func (x *executor) readSmall(ctx context.Context, d digest, to io.Writer) error 
 		return x.readFault("BatchReadBlobs", d, err)
 	}
 	if n := len(resp.GetResponses()); n != 1 {
-		return damaged("BatchReadBlobs at %s gave %d blobs, want 1", x.host, n)
+		return damaged("BatchReadBlobs at %s gave %d blobs, expected 1", x.host, n)
 	}
 	r := resp.GetResponses()[0]
 	if err := status.ErrorProto(r.GetStatus()); err != nil {

@@ -1,6 +1,6 @@
 // Package buildfarm runs compiles and links on the servers of a build farm, through version 2 of the Bazel Remote Execution API.
 // Buildbarn, BuildGrid, NativeLink, BuildBox and others serve it. Only this package imports gRPC. A farm has workers, which run the
-// commands, and a cache of results; an execution is one action that the farm was asked for.
+// commands, and a cache of results; an execution is one action that a client sends to the farm.
 //
 // An entry in a farm's cache of results is code on each machine that loads it. This package checks that blobs have their declared
 // digests, and package jit checks which files and which toolchain a worker used; neither protects against a farm that is malicious. Use
@@ -103,7 +103,7 @@ var (
 	errPlain   = errors.New("grpc:// has no TLS and is for a farm on this machine; use grpcs://")
 )
 
-// parse reads the address and reports whether it asks for TLS.
+// parse reads the address and reports whether it requires TLS.
 func (x *executor) parse(address string) (secure bool, err error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "grpc" && u.Scheme != "grpcs" || u.Port() == "" || u.Hostname() == "" || u.User != nil ||

@@ -18,7 +18,7 @@ import (
 // capabilities are those of a farm that can be used.
 type capabilities struct{ maxBatch int64 }
 
-// checkCapabilities asks once what the farm can do. It fails if the farm cannot execute, or uses other digests than SHA-256.
+// checkCapabilities queries the farm's capabilities once. It fails if the farm cannot execute, or uses other digests than SHA-256.
 func (x *executor) checkCapabilities(ctx context.Context) error {
 	x.mu.Lock()
 	known := x.caps != nil
@@ -37,9 +37,9 @@ func (x *executor) checkCapabilities(ctx context.Context) error {
 	case !execution.GetExecEnabled():
 		err = errNoExecution
 	case !slices.Contains(storage.GetDigestFunctions(), repb.DigestFunction_SHA256):
-		err = fmt.Errorf("it has the digest functions %v, want SHA256", storage.GetDigestFunctions())
+		err = fmt.Errorf("it has the digest functions %v, expected SHA256", storage.GetDigestFunctions())
 	case got.GetLowApiVersion().GetMajor() > 2:
-		err = fmt.Errorf("it serves version %d and above of the API, want 2", got.GetLowApiVersion().GetMajor())
+		err = fmt.Errorf("it serves version %d and above of the API, expected 2", got.GetLowApiVersion().GetMajor())
 	}
 	if err != nil {
 		return &jit.ExecutorError{Cause: jit.ExecutorServer, Err: fmt.Errorf("GetCapabilities at %s: %w", x.host, err)}

@@ -36,7 +36,7 @@ func (x *executor) suspended() error {
 		}
 		until, fault = f.Time.Add(suspension), errors.New(f.Text)
 	}
-	return &jit.ExecutorError{Cause: jit.ExecutorSuspended, Err: fmt.Errorf("%s is not asked before %s: %w",
+	return &jit.ExecutorError{Cause: jit.ExecutorSuspended, Err: fmt.Errorf("%s is not used before %s: %w",
 		x.host, until.Format(time.TimeOnly), fault)}
 }
 
@@ -60,6 +60,6 @@ func (x *executor) suspend(err error, delay time.Duration) {
 	}
 	err = x.store.PutServerFault(x.faultKey(), cache.ServerFault{Time: now, Cause: string(e.Cause), Text: e.Err.Error()})
 	if err != nil {
-		x.log.Debug("cannot store the fault of a build farm; other processes ask it", "error", err)
+		x.log.Debug("cannot store the fault of a build farm; other processes use it", "error", err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 // the copy is queued on it; else it is complete when Upload returns, and so is all work that was queued
 // before on default streams and streams of NewStream.
 //
-// A context that is over is an error, and nothing is allocated. The other errors are those of Driver, and
+// A context that has ended is an error, and nothing is allocated. The other errors are those of Driver, and
 // of the driver's Alloc and copies.
 func (d *Devices) Upload(ctx context.Context, t *tensor.Tensor, dev tensor.Device) (*tensor.Tensor, error) {
 	if err := context.Cause(ctx); err != nil {
@@ -48,7 +48,7 @@ func (d *Devices) Download(ctx context.Context, t *tensor.Tensor) (*tensor.Tenso
 
 // Copy copies the elements of src to dst, on any devices, with or without a stream like Upload. It
 // allocates no device memory. Both tensors are contiguous and have one element type and shape. A context
-// that is over is an error, and nothing is copied. The other errors are *tensor.ShapeError,
+// that has ended is an error, and nothing is copied. The other errors are *tensor.ShapeError,
 // *tensor.ElementError, *tensor.LayoutError, and those of the driver's copies.
 func (d *Devices) Copy(ctx context.Context, dst, src *tensor.Tensor) error {
 	if err := context.Cause(ctx); err != nil {

@@ -150,13 +150,13 @@ func (g *gpu) copy(call string, s *tensor.Storage, n int64, transfer func() erro
 	return err
 }
 
-// sizeError is the error for a copy of n bytes from or to a storage of size bytes.
+// sizeError returns the error for a copy of n bytes from or to a storage of size bytes.
 func sizeError(call string, n, size int64) error {
 	expected := fmt.Sprintf("at most the storage's %d", size)
 	return &RegionError{Call: call, What: "size", Got: fmt.Sprintf("%d bytes", n), Expected: expected}
 }
 
-// regionSizesError is the error of CopyAsync for regions of different sizes.
+// regionSizesError returns the error of CopyAsync for regions of different sizes.
 func regionSizesError(dst, src Region) error {
 	got := fmt.Sprintf("%d bytes to %d", src.Size, dst.Size)
 	return &RegionError{Call: "CopyAsync", What: "size", Got: got, Expected: "two regions of one size"}

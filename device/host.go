@@ -231,7 +231,7 @@ func cpuName(read func(string) ([]byte, error)) string {
 	return "cpu"
 }
 
-// hostMemory is the machine's memory in bytes, 0 if unknown.
+// hostMemory returns the machine's memory in bytes, 0 if unknown.
 func hostMemory(read func(string) ([]byte, error)) int64 {
 	text, _ := read("/proc/meminfo")
 	var kib int64

@@ -66,7 +66,7 @@ type poolDriver interface {
 	Driver
 	// isPinned reports whether the driver made the storage as pinned memory.
 	isPinned(s *tensor.Storage) bool
-	// forget removes a pool that closes from those that the driver's Close closes.
+	// forget removes a closed pool from the list of pools that the driver's Close closes.
 	forget(p *Pool)
 }
 

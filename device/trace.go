@@ -15,7 +15,7 @@ func beginSpan(rec *trace.Recorder, k trace.Kind, dev tensor.Device, bytes int64
 	return a
 }
 
-// kindOfCopy is the kind of a blocking copy, by the name of its method.
+// kindOfCopy returns the kind of a blocking copy, by the name of its method.
 func kindOfCopy(call string) trace.Kind {
 	switch call {
 	case "CopyToDevice":

@@ -171,7 +171,7 @@ func (e *IncompleteError) Error() string {
 	return fmt.Sprintf("the cache in %s does not hold %v as a machine without compilers needs it: %v", e.Path, e.Missing, e.Err)
 }
 
-// notInstalled is the error of a search for a toolchain on a machine without compilers.
+// notInstalled returns the error of a search for a toolchain on a machine without compilers.
 func notInstalled(t target.Target) error {
 	return &toolchain.NotFoundError{Vendor: t.Vendor(), Looked: []string{"nowhere"}, Hint: "build it into the cache"}
 }

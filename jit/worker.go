@@ -187,7 +187,7 @@ type workerReads struct {
 func parseReads(data []byte, on deps.Folders) (workerReads, error) {
 	work, lines, ok := strings.Cut(string(data), "\n")
 	if !ok || !path.IsAbs(work) {
-		return workerReads{}, fmt.Errorf("the list of files that were read has %q for the worker's folder, want an absolute path", work)
+		return workerReads{}, fmt.Errorf("the list of files that were read has %q for the worker's folder, expected an absolute path", work)
 	}
 	r := workerReads{work, map[string]string{}}
 	there := workerFolders(work, on)

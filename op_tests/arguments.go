@@ -53,7 +53,7 @@ func (a argument) fits(c Case, t *tensor.Tensor) error {
 	return &ArgumentError{Arg: a.name, Expected: a.describe(c), Got: fmt.Sprintf("%s%v", t.DType(), t.Shape())}
 }
 
-// describe is the tensor that the case needs, such as "float16[2 64 128]".
+// describe returns the tensor that the case needs, such as "float16[2 64 128]".
 func (a argument) describe(c Case) string { return fmt.Sprintf("%s%v", a.dtype(c), a.shape(c)) }
 
 // ranked returns a given tensor of this rank; shape names its dimensions in errors.

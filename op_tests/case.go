@@ -71,7 +71,7 @@ func (c Case) withDefaults() Case {
 	return c
 }
 
-// Elements is the number of activations.
+// Elements returns the number of activations.
 func (c Case) Elements() int64 {
 	if c.Params == nil {
 		return 0
@@ -130,7 +130,7 @@ func DTypes() []tensor.DType {
 
 func isFloat(d tensor.DType) bool { return slices.Contains(DTypes(), d) }
 
-// String is a name of the case for tests: sizes, types, options, placement.
+// String returns a name of the case for tests: sizes, types, options, placement.
 func (c Case) String() string {
 	if named, ok := c.Params.(fmt.Stringer); ok {
 		return named.String() // a case of an [Operator]
@@ -143,7 +143,7 @@ func (c Case) String() string {
 	return strings.Join(append(append(sizes, c.typeWords()...), append(options, c.placementWords()...)...), "_")
 }
 
-// typeWords are the type of the activations and the types that differ from their defaults.
+// typeWords returns the type of the activations and the types that differ from their defaults.
 func (c Case) typeWords() []string {
 	words := []string{c.DType.String()}
 	for _, t := range []struct {
@@ -165,7 +165,7 @@ func (c Case) placementWords() []string {
 	return append(append(words, c.Inputs.words("in")...), c.Outputs.words("out")...)
 }
 
-// words are the placement's part of a case's name, none for the default.
+// words returns the placement's part of a case's name, none for the default.
 func (p Placement) words(name string) []string {
 	if p == (Placement{}) {
 		return nil

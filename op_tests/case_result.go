@@ -28,7 +28,7 @@ func (c CaseResult) Ideal() bool {
 	return c.OK()
 }
 
-// String is the case and its error, or a line for each output.
+// String returns the case and its error, or a line for each output.
 func (c CaseResult) String() string {
 	if c.Err != nil {
 		return fmt.Sprintf("%s %s: %v", c.Op, c.Case, c.Err)

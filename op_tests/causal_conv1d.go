@@ -59,7 +59,7 @@ func (r conv1dRow) window(t int) (xs, numbers []float64, number float64) {
 	return xs, r.numbers[t : t+r.width], r.number(t)
 }
 
-// number is the sequence number of position t, NaN if it belongs to no sequence.
+// number returns the sequence number of position t, NaN if it belongs to no sequence.
 func (r conv1dRow) number(t int) float64 {
 	if r.padding(t) {
 		return math.NaN()
@@ -102,7 +102,7 @@ func (c *conv1d) activate(p float64) float64 {
 	return p
 }
 
-// final is the last width-1 values of X, (batch, dim, width-1).
+// final returns the last width-1 values of X, (batch, dim, width-1).
 func (c *conv1d) final() []float64 {
 	n := c.width - 1
 	f := make([]float64, 0, c.batch*c.dim*n)
@@ -176,7 +176,7 @@ func (r conv1dRow) activationGrad(t int) float64 {
 	return s * (1 + p*(1-s))
 }
 
-// inputGrad is the gradient with respect to X[u] through y: dx for u >= 0, dinitial for u < 0. g is
+// inputGrad returns the gradient with respect to X[u] through y: dx for u >= 0, dinitial for u < 0. g is
 // the row's gradient with respect to p, reversed its filter, last tap first. It has no product for a
 // position outside the row: an infinite weight reaches a gradient only through an existing g.
 func (r conv1dRow) inputGrad(g, reversed []float64, u int) float64 {
@@ -202,7 +202,7 @@ func (c *conv1d) weightGrad(g []float64, d int, dweight []float64, dbias *float6
 	}
 }
 
-// sumProducts is the sum of a[i]*b[i] over the elements with that number, or over all if numbers is
+// sumProducts returns the sum of a[i]*b[i] over the elements with that number, or over all if numbers is
 // nil. The race detector would make the loop 30 times slower, and the slices are of one goroutine.
 //
 //go:norace

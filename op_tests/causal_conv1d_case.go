@@ -49,7 +49,7 @@ const (
 	ChannelLast
 )
 
-// String is the layout as the command line spells it.
+// String returns the layout as the command line spells it.
 func (l Layout) String() string {
 	if l == ChannelLast {
 		return "channel_last"
@@ -79,7 +79,7 @@ func causalConv1d() family {
 	}
 }
 
-// causalConv1dSequences are those of the operators that take sequence numbers and states.
+// causalConv1dSequences returns those of the operators that take sequence numbers and states.
 func causalConv1dSequences() family {
 	numbers := boolParam("seq_idx", "sequence numbers, in measurements another one every 300 positions",
 		func(p *Conv1d) *bool { return &p.WithSeqIdx })
@@ -153,7 +153,7 @@ func (c Conv1d) hasBias() bool { return !c.NoBias && !c.EmptyBias }
 // forwardMultiplyAdds is one product for each tap of each output.
 func forwardMultiplyAdds(c Case) float64 { return float64(c.Elements()) * float64(conv(c).Width) }
 
-// packedMultiplyAdds is the same for packed sequences.
+// packedMultiplyAdds returns the same for packed sequences.
 func packedMultiplyAdds(c Case) float64 {
 	p := conv(c)
 	return float64(p.tokens()) * float64(p.Dim) * float64(p.Width)

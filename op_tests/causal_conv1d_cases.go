@@ -8,7 +8,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// wholeSequenceCases are the cases of operators that take whole sequences.
+// wholeSequenceCases returns the cases of operators that take whole sequences.
 func wholeSequenceCases() caseLists {
 	return conv1dCases(conv1dOf(2, 64, 128), []Config{
 		{"Mamba 130M", modelCase(16, 1536, 512)},
@@ -18,7 +18,7 @@ func wholeSequenceCases() caseLists {
 	}, conv1dOf(2, 256, 1024), conv1dOf(4, 512, 2048), conv1dOf(2, 4096, 4096))
 }
 
-// decodeCases are the cases of operators that mostly take one position of each sequence.
+// decodeCases returns the cases of operators that mostly take one position of each sequence.
 func decodeCases() caseLists {
 	return conv1dCases(conv1dOf(2, 64, 1), []Config{
 		{"Decode 1", modelCase(1, 5120, 1)},
@@ -56,7 +56,7 @@ func conv1dOf(batch, dim, seqlen int64) Case {
 	return Case{Params: Conv1d{Batch: batch, Dim: dim, Seqlen: seqlen, Width: 4}}
 }
 
-// modelCase is a model's layer: with bias and SiLU, as in the models.
+// modelCase returns a model's layer: with bias and SiLU, as in the models.
 func modelCase(batch, dim, seqlen int64) Case {
 	return With(conv1dOf(batch, dim, seqlen), func(p *Conv1d) { p.SiLU = true })
 }
@@ -104,7 +104,7 @@ func conv1dGrid() Grid {
 	}
 }
 
-// groupsOf is the number of groups of so many channels, or 1 if dim has no such groups.
+// groupsOf returns the number of groups of so many channels, or 1 if dim has no such groups.
 func groupsOf(dim, channels int64) int64 {
 	if channels == 0 || dim%channels != 0 {
 		return 1
@@ -138,7 +138,7 @@ func conv1dEdges() []Case {
 	return cases
 }
 
-// edgeOptions are the options and types with which each edge size is tested.
+// edgeOptions returns the options and types with which each edge size is tested.
 func edgeOptions() []Case {
 	return []Case{
 		{},

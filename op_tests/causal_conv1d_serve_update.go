@@ -179,7 +179,7 @@ func storedAs(dt tensor.DType, v []float64) []float64 {
 	return v
 }
 
-// at is the index in x of position t of a sequence.
+// at returns the index in x of position t of a sequence.
 func (s *servedConv1d) at(v served, d, t int) int {
 	if s.rows {
 		return (v.start+t)*s.dim + d
@@ -281,7 +281,7 @@ func (s *servedConv1d) past(v served, d, u int) float64 {
 	return s.before[(v.from*s.dim+d)*s.length+v.end+u]
 }
 
-// token is the output before the residual.
+// token returns the output before the residual.
 func (s *servedConv1d) token(v served, d, t int) float64 {
 	group, p := d/(s.dim/s.groups), 0.0
 	if s.bias != nil {
@@ -305,7 +305,7 @@ func (s *servedConv1d) store(v served, d, slot, n, end int) {
 	}
 }
 
-// written is the number of values that a slot receives from n tokens.
+// written returns the number of values that a slot receives from n tokens.
 func (s *servedConv1d) written(n int) int {
 	if s.in.values["num_accepted_tokens"] != nil {
 		return s.width - 2 + n

@@ -32,7 +32,7 @@ type State struct {
 	Serve Serving
 }
 
-// words are the parts of a case's name.
+// words returns the parts of a case's name.
 func (s State) words() []string {
 	var words []string
 	for _, f := range []struct {
@@ -161,8 +161,8 @@ func evenStarts(c Case, values []float64) {
 	}
 }
 
-// stateElements is the number of elements of one slot for each sequence.
+// stateElements returns the number of elements of one slot for each sequence.
 func stateElements(c Case) int64 { p := conv(c); return p.Batch * p.Dim * p.stateLen() }
 
-// varlenStateElements is the number of elements that are copied to states.
+// varlenStateElements returns the number of elements that are copied to states.
 func varlenStateElements(c Case) int64 { p := conv(c); return min(p.tokens()*p.Dim, stateElements(c)) }

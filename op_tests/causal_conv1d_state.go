@@ -55,13 +55,13 @@ func (s *statefulConv1d) run(v slotSequence) []float64 {
 	return out
 }
 
-// slotValues are the values of a channel in a slot.
+// slotValues returns the values of a channel in a slot.
 func (s *statefulConv1d) slotValues(slot, d int) []float64 {
 	at := (slot*s.dim + d) * s.length
 	return s.state[at : at+s.length]
 }
 
-// history is the width-1 values before x, (dim, width-1).
+// history returns the width-1 values before x, (dim, width-1).
 func (s *statefulConv1d) history(v slotSequence) []float64 {
 	n := s.width - 1
 	h := make([]float64, s.dim*n)
@@ -88,7 +88,7 @@ func (s *statefulConv1d) storeState(v slotSequence, cells, x []float64) {
 	copy(cells, all[len(all)-len(cells):])
 }
 
-// modulo is a mod n, never negative; 0 for n = 0.
+// modulo returns a mod n, never negative; 0 for n = 0.
 func modulo(a, n int) int {
 	if n == 0 {
 		return 0

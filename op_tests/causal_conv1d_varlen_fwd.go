@@ -70,7 +70,7 @@ func inferVarlen(given args) (Case, error) {
 	return c, err
 }
 
-// starts is a given tensor of batch+1 positions.
+// starts returns a given tensor of batch+1 positions.
 func (a args) starts(name string) (*tensor.Tensor, error) {
 	t, err := a.ranked(name, 1, "(batch+1)")
 	if err == nil && t.Dim(0) == 0 {

@@ -174,7 +174,7 @@ func (o Output) compareValues(t *tensor.Tensor, got, want []float64) Result {
 	return r
 }
 
-// limit is the largest error that the output may have.
+// limit returns the largest error that the output may have.
 func (o Output) limit(dt tensor.DType) Tolerance {
 	if o.tolerance == nil {
 		return shortSum(dt)
@@ -199,7 +199,7 @@ func distance(dt tensor.DType, got, want float64) float64 {
 	return d
 }
 
-// round is the nearest value of the type.
+// round returns the nearest value of the type.
 func round(dt tensor.DType, v float64) float64 {
 	switch dt {
 	case tensor.Float16:
@@ -217,7 +217,7 @@ func relative(abs, scale float64) float64 {
 	return abs / scale
 }
 
-// unravel is the index of the i-th element in row-major order.
+// unravel returns the index of the i-th element in row-major order.
 func unravel(i int64, shape []int64) []int64 {
 	index := make([]int64, len(shape))
 	for dim := len(shape) - 1; dim >= 0; dim-- {

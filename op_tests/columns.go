@@ -109,7 +109,7 @@ func namedDims(s schema.Shape, rank int) []schema.Dim {
 	return nil
 }
 
-// sizeText is a shape as a word: "2x64".
+// sizeText returns a shape as a word: "2x64".
 func sizeText(shape []int64) string {
 	words := make([]string, len(shape))
 	for i, size := range shape {
@@ -201,7 +201,7 @@ func (t *columnTable) byCase() []map[string]any {
 	return values
 }
 
-// reservedColumns are the keys of reports that no size or option may have.
+// reservedColumns returns the keys of reports that no size or option may have.
 func reservedColumns() []string {
 	return []string{
 		"op", "target", "config", "dtype", "status", "outputs", "performance", "error",

@@ -26,7 +26,7 @@ func EdgeCases(op string) ([]Case, error) {
 	return decl.cases().edges, nil
 }
 
-// StandardGrid is the grid of cases on which an operator must pass on every
+// StandardGrid returns the grid of cases on which an operator must pass on every
 // target. The error is an *UnknownOpError.
 func StandardGrid(op string) (Grid, error) {
 	decl, err := lookup(op)

@@ -23,7 +23,7 @@ func (o Operator) Declare(s schema.Schema, shapes map[string]schema.Shape) (Decl
 	return Declaration{decl}, err
 }
 
-// Name is the operator's name.
+// Name returns the operator's name.
 func (d Declaration) Name() string { return d.op.name }
 
 // Listed reports whether the operator has only the cases that its [Operator] lists. Otherwise any sizes and options
@@ -52,7 +52,7 @@ func (d Declaration) IsOption(name string) bool {
 // the sizes that models use; their types and seeds are the defaults.
 func (d Declaration) Configs() []Config { return d.lists().configs }
 
-// Default is a small case; its sizes replace those that a caller leaves out.
+// Default returns a small case; its sizes replace those that a caller leaves out.
 func (d Declaration) Default() Case { return d.lists().defaults }
 
 // Sweep lists cases that show how speed grows with size, from small to large. Those that an [Operator] lists are in its
@@ -66,7 +66,7 @@ func (d Declaration) lists() caseLists {
 	return d.op.cases()
 }
 
-// Generate is the function [Generate].
+// Generate is like the function [Generate].
 func (d Declaration) Generate(c Case) (*Problem, error) {
 	decl, c, err := d.op.prepare(c)
 	if err != nil {
@@ -75,7 +75,7 @@ func (d Declaration) Generate(c Case) (*Problem, error) {
 	return decl.build(c, nil)
 }
 
-// FromTensors is the function [FromTensors].
+// FromTensors is like the function [FromTensors].
 func (d Declaration) FromTensors(given map[string]any) (*Problem, error) {
 	return d.op.fromTensors(given)
 }

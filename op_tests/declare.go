@@ -61,7 +61,7 @@ func (in Inputs) Shape(arg string) []int64 {
 	return t.Shape
 }
 
-// String is a name of the case for tests.
+// String returns a name of the case for tests.
 func (c Call) String() string {
 	if c.Name != "" {
 		return c.Name
@@ -208,7 +208,7 @@ func (p callParams) Elements() int64 {
 // Words implements [Params].
 func (p callParams) Words() (sizes, options []string) { return []string{p.String()}, nil }
 
-// String is the name of the call.
+// String returns the name of the call.
 func (p callParams) String() string { return p.listed.call.String() }
 
 // infer makes a case of given arguments. A given tensor that the operator writes may be read too.
@@ -254,7 +254,7 @@ func (o Operator) checkNames(s schema.Schema, c Call) error {
 	return nil
 }
 
-// lastGiven is the number of arguments up to the last one that is required or given.
+// lastGiven returns the number of arguments up to the last one that is required or given.
 func lastGiven(s schema.Schema, c Call) int {
 	count := s.Required()
 	for name := range c.Args {

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 )
 
-// random is the source of one argument's values. It depends on the argument's
+// random returns the source of one argument's values. It depends on the argument's
 // name, so that one more argument does not change the values of the others.
 func random(seed uint64, name string) *rand.Rand {
 	h := fnv.New64a()

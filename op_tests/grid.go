@@ -21,17 +21,17 @@ type axis struct {
 	set func(c *Case, i int)
 }
 
-// axisOf is an axis with these values.
+// axisOf returns an axis with these values.
 func axisOf[T any](values []T, set func(c *Case, v T)) axis {
 	return axis{len(values), func(c *Case, i int) { set(c, values[i]) }}
 }
 
-// paramAxis is an axis with these values of a parameter.
+// paramAxis returns an axis with these values of a parameter.
 func paramAxis[P Params, T any](values []T, set func(p *P, v T)) axis {
 	return axisOf(values, func(c *Case, v T) { *c = With(*c, func(p *P) { set(p, v) }) })
 }
 
-// Len is the number of cases.
+// Len returns the number of cases.
 func (g Grid) Len() int {
 	n := 1
 	for _, a := range g.axes {
@@ -40,7 +40,7 @@ func (g Grid) Len() int {
 	return n
 }
 
-// at is the case with these indices along the axes.
+// at returns the case with these indices along the axes.
 func (g Grid) at(indices []int, seed uint64) Case {
 	c := Case{Seed: seed}
 	for a, i := range indices {

@@ -11,7 +11,7 @@ const (
 	ForComparison            // [Generate], and Check against the reference
 )
 
-// HostBytes is the number of bytes of the host's memory that a problem of the case
+// HostBytes returns the number of bytes of the host's memory that a problem of the case
 // takes at least, on any device. The error is a *CaseError.
 func (d Declaration) HostBytes(c Case, use Use) (int64, error) {
 	decl, c, err := d.op.prepare(c)
@@ -39,7 +39,7 @@ func (d Declaration) HostBytes(c Case, use Use) (int64, error) {
 	return int64(total), nil
 }
 
-// hostBytes are the bytes of the argument's storage and of its elements as float64.
+// hostBytes returns the bytes of the argument's storage and of its elements as float64.
 func (a argument) hostBytes(c Case) (bytes, doubles float64) {
 	elements, extent := 1.0, 1.0
 	for _, size := range a.shape(c) {

@@ -58,7 +58,7 @@ func (a argument) storageLayout(c Case) storageLayout {
 	return p
 }
 
-// activationPlacement is the case's placement of what is read, or of what is written.
+// activationPlacement returns the case's placement of what is read, or of what is written.
 func (a argument) activationPlacement(c Case) Placement {
 	if a.written() {
 		return c.Outputs
@@ -87,7 +87,7 @@ func rowMajor(rank int) []int {
 	return dims
 }
 
-// nextOddStride is the next stride above n that 2, 3, 5 and 7 do not divide.
+// nextOddStride returns the next stride above n that 2, 3, 5 and 7 do not divide.
 func nextOddStride(n int64) int64 {
 	for n++; n%2 == 0 || n%3 == 0 || n%5 == 0 || n%7 == 0; n++ {
 	}
@@ -192,7 +192,7 @@ func copyStorage(raw []byte, t *tensor.Tensor) {
 	}
 }
 
-// storageWithoutElements is a storage of t's layout, filled by pattern, in which
+// storageWithoutElements returns a storage of t's layout, filled by pattern, in which
 // t's elements are zero.
 func storageWithoutElements(t *tensor.Tensor, pattern func([]byte)) ([]byte, error) {
 	p := storageLayout{t.DType(), t.Shape(), t.Strides(), t.Offset(), t.Storage().Size()}

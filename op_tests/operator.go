@@ -91,7 +91,7 @@ func (a argument) isPassed(c Case) bool { return a.present == nil || a.present(c
 // nil.
 type args map[string]any
 
-// tensor is the tensor of that name, or nil.
+// tensor returns the tensor of that name, or nil.
 func (a args) tensor(name string) *tensor.Tensor {
 	t, _ := a[name].(*tensor.Tensor)
 	return t

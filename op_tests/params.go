@@ -43,7 +43,7 @@ type Param struct {
 	set     func(c Case, value any) (Case, bool)
 }
 
-// Value is a case's value of the parameter: an int64, a float64, a string or a bool, by its kind.
+// Value returns a case's value of the parameter: an int64, a float64, a string or a bool, by its kind.
 func (p Param) Value(c Case) any { return p.get(c) }
 
 // Cell is what the parameter's column shows for a case, nil for a value that stands for its default.

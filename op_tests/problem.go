@@ -30,7 +30,7 @@ type Output struct {
 	Arg  int // index into Args
 
 	tolerance tolerances
-	guarded   bool // the storage is ours: poisoned, and fenced with canaries
+	guarded   bool // the problem allocated the storage: poisoned, and fenced with canaries
 	poisoned  bool
 	pure      bool // the operator does not read it
 }
@@ -235,7 +235,7 @@ func (p *Problem) checkComplete(want map[string][]float64) error {
 	return nil
 }
 
-// Tensor is the named argument's tensor on the host, or nil.
+// Tensor returns the named argument's tensor on the host, or nil.
 func (p *Problem) Tensor(name string) *tensor.Tensor {
 	if i := slices.Index(p.ArgNames, name); i >= 0 {
 		t, _ := p.Args[i].(*tensor.Tensor)
@@ -257,5 +257,5 @@ func (p *Problem) Replace(name string, values []float64) error {
 	return p.captureInputs()
 }
 
-// String is the operator's name and the case.
+// String returns the operator's name and the case.
 func (p *Problem) String() string { return strings.TrimSpace(p.Op + " " + p.Case.String()) }

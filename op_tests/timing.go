@@ -7,7 +7,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// Traffic is the number of bytes that one call reads and writes at least: each
+// Traffic returns the number of bytes that one call reads and writes at least: each
 // input once, each output once, an argument updated in place twice; or as
 // [Operator].Bytes counts them. The error is a *CaseError.
 func (d Declaration) Traffic(c Case) (int64, error) {
@@ -27,7 +27,7 @@ func (d Declaration) Traffic(c Case) (int64, error) {
 	return bytes, nil
 }
 
-// MultiplyAdds is the number of multiplications with an addition in the sums of products that one call computes at
+// MultiplyAdds returns the number of multiplications with an addition in the sums of products that one call computes at
 // least, each sum once. Activation functions and the addition of a bias do not count. It is 0 for an operator that
 // declares none. The error is a *CaseError.
 func (d Declaration) MultiplyAdds(c Case) (float64, error) {
@@ -38,7 +38,7 @@ func (d Declaration) MultiplyAdds(c Case) (float64, error) {
 	return decl.multiplyAdds(c), nil
 }
 
-// elements is the number of elements of an argument that a call reads and writes.
+// elements returns the number of elements of an argument that a call reads and writes.
 func (a argument) elements(c Case) int64 {
 	n := int64(1)
 	for _, size := range a.shape(c) {
@@ -107,7 +107,7 @@ func (a argument) supplyForTiming(c Case) (any, error) {
 // blockElements is the number of random values that an input repeats.
 const blockElements = 1 << 12
 
-// randomBlock is the bytes of blockElements normally distributed numbers.
+// randomBlock returns the bytes of blockElements normally distributed numbers.
 func randomBlock(dt tensor.DType, r *rand.Rand) ([]byte, error) {
 	t, err := tensor.New(dt, blockElements)
 	if err != nil {

@@ -27,7 +27,7 @@ const (
 	unitE5M2     = 1.0 / (1 << 3)
 )
 
-// unitOf is the largest relative error of one rounding to a float type.
+// unitOf returns the largest relative error of one rounding to a float type.
 func unitOf(dt tensor.DType) float64 {
 	switch dt {
 	case tensor.Float16:
@@ -65,7 +65,7 @@ func longSum(dt tensor.DType) Tolerance {
 // copied is for values that are copied, bit for bit.
 func copied(tensor.DType) Tolerance { return Tolerance{} }
 
-// idealTolerance is the accuracy of sums in float32 that are rounded once to the
+// idealTolerance returns the accuracy of sums in float32 that are rounded once to the
 // output's type. It adds 1e-5, relative to the element or to the output's root mean
 // square, whichever is larger, for sums that cancel.
 func idealTolerance(dt tensor.DType, want []float64) Tolerance {

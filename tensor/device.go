@@ -16,7 +16,7 @@ const (
 	ROCM DeviceType = 10
 )
 
-// String is the word used in device names: "cpu", "cuda", "rocm".
+// String returns the word used in device names: "cpu", "cuda", "rocm".
 func (t DeviceType) String() string {
 	switch t {
 	case CPU:
@@ -42,7 +42,7 @@ func Host() Device { return Device{Type: CPU} }
 // IsHost reports whether Go code can read memory of the device.
 func (d Device) IsHost() bool { return d.Type == CPU }
 
-// String is "cpu", "cuda:0", "rocm:1", or "no device" for the zero value.
+// String returns "cpu", "cuda:0", "rocm:1", or "no device" for the zero value.
 func (d Device) String() string {
 	if d == (Device{}) {
 		return "no device"

@@ -66,13 +66,13 @@ func MakeDType(code, bits uint8, lanes uint16) DType {
 // Code is DLPack's type code.
 func (d DType) Code() uint8 { return uint8(d) }
 
-// Bits is the width of one lane in bits.
+// Bits returns the width of one lane in bits.
 func (d DType) Bits() uint8 { return uint8(d >> 8) }
 
-// Lanes is the number of values in an element: 1 for all types of [DTypes].
+// Lanes returns the number of values in an element: 1 for all types of [DTypes].
 func (d DType) Lanes() uint16 { return uint16(d >> 16) }
 
-// Size is the number of bytes of one element, rounded up to whole bytes.
+// Size returns the number of bytes of one element, rounded up to whole bytes.
 func (d DType) Size() int64 { return (int64(d.Bits())*int64(d.Lanes()) + 7) / 8 }
 
 // IsFloat reports whether the type is a floating-point one, bfloat16 included.

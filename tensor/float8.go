@@ -2,7 +2,7 @@ package tensor
 
 import "math"
 
-// smallFloat is a format of 8 or 4 bits. Its numbers have a sign bit, but for e8m0, then the exponent and the mantissa.
+// smallFloat is a format of 8 or 4 bits. Its numbers have a sign bit, except in e8m0, then the exponent and the mantissa.
 type smallFloat struct {
 	dtype            DType
 	expBits, manBits uint
@@ -27,7 +27,7 @@ func float8(dt DType) (smallFloat, bool) {
 	return smallFloat{}, false
 }
 
-// e2m1 is the format of half an element of [Float4E2M1FNx2], without NaN and infinity.
+// e2m1 returns the format of half an element of [Float4E2M1FNx2], without NaN and infinity.
 func e2m1() smallFloat {
 	return smallFloat{dtype: Float4E2M1FNx2, expBits: 2, manBits: 1, bias: 1, largest: 7, overflow: 7, nan: 7}
 }
@@ -79,7 +79,7 @@ func I4x2ToInt(code uint8) (first, second int8) { return int8(code<<4) >> 4, int
 // IntToI4x2 returns the element of [Int4x2] of two values, whose low four bits it takes; the first is in the low bits.
 func IntToI4x2(first, second int8) uint8 { return uint8(first)&0xf | uint8(second)<<4 }
 
-// sign is the sign bit, 0 for e8m0.
+// sign returns the sign bit, 0 for e8m0.
 func (f smallFloat) sign() uint8 {
 	if f.dtype == Float8E8M0FNU {
 		return 0

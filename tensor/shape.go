@@ -29,7 +29,7 @@ func RowMajor(shape []int64) ([]int64, error) {
 	return strides, nil
 }
 
-// numel is the product of sizes that RowMajor accepted.
+// numel returns the product of sizes that RowMajor accepted.
 func numel(shape []int64) int64 {
 	n := int64(1)
 	for _, d := range shape {

@@ -70,7 +70,7 @@ func ForeignStorage(ptr uintptr, size int64, dev Device, keep any) *Storage {
 // keeps its memory alive.
 func foreign(addr uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }
 
-// Ptr is the address of the first byte on the storage's device; 0 for a nil storage.
+// Ptr returns the address of the first byte on the storage's device; 0 for a nil storage.
 func (s *Storage) Ptr() uintptr {
 	if s == nil {
 		return 0
@@ -78,7 +78,7 @@ func (s *Storage) Ptr() uintptr {
 	return s.ptr
 }
 
-// Size is the number of bytes; 0 for a nil storage.
+// Size returns the number of bytes; 0 for a nil storage.
 func (s *Storage) Size() int64 {
 	if s == nil {
 		return 0
@@ -86,7 +86,7 @@ func (s *Storage) Size() int64 {
 	return s.size
 }
 
-// Device is the device of the memory; the zero Device for a nil storage.
+// Device returns the device of the memory; the zero Device for a nil storage.
 func (s *Storage) Device() Device {
 	if s == nil {
 		return Device{}

@@ -118,10 +118,10 @@ func build(s *Storage, dt DType, shape, strides []int64, offset int64) *Tensor {
 	return t
 }
 
-// DType is the element type.
+// DType returns the element type.
 func (t *Tensor) DType() DType { return t.dl.dtype }
 
-// Rank is the number of dimensions.
+// Rank returns the number of dimensions.
 func (t *Tensor) Rank() int { return len(t.shape) }
 
 // Shape returns a copy of the sizes.
@@ -130,28 +130,28 @@ func (t *Tensor) Shape() []int64 { return slices.Clone(t.shape) }
 // Strides returns a copy of the strides, in elements.
 func (t *Tensor) Strides() []int64 { return slices.Clone(t.strides) }
 
-// Dim is the size of dimension i, from 0 to Rank()-1.
+// Dim returns the size of dimension i, from 0 to Rank()-1.
 func (t *Tensor) Dim(i int) int64 { return t.shape[i] }
 
-// Stride is the distance, in elements, between neighbours along dimension i.
+// Stride returns the distance, in elements, between neighbours along dimension i.
 func (t *Tensor) Stride(i int) int64 { return t.strides[i] }
 
-// Numel is the number of elements.
+// Numel returns the number of elements.
 func (t *Tensor) Numel() int64 { return t.numel }
 
-// Device is the device of the elements.
+// Device returns the device of the elements.
 func (t *Tensor) Device() Device { return t.dl.device }
 
-// Storage is the memory that the tensor views.
+// Storage returns the memory that the tensor views.
 func (t *Tensor) Storage() *Storage { return t.storage }
 
-// Offset is the distance, in elements, from the storage's start to element 0.
+// Offset returns the distance, in elements, from the storage's start to element 0.
 func (t *Tensor) Offset() int64 { return t.offset }
 
-// ByteOffset is the distance, in bytes, from the storage's start to element 0.
+// ByteOffset returns the distance, in bytes, from the storage's start to element 0.
 func (t *Tensor) ByteOffset() int64 { return t.offset * t.dl.dtype.Size() }
 
-// Ptr is the address of element 0 on the tensor's device.
+// Ptr returns the address of element 0 on the tensor's device.
 func (t *Tensor) Ptr() uintptr { return t.dl.data }
 
 // Contiguous reports whether the elements are row-major without gaps.
@@ -186,7 +186,7 @@ func (t *Tensor) Pin(p *runtime.Pinner) {
 	}
 }
 
-// String is a short description, such as "bfloat16[2 64 1024] on rocm:0". The verb %v adds the elements
+// String returns a short description, such as "bfloat16[2 64 1024] on rocm:0". The verb %v adds the elements
 // of host tensors.
 func (t *Tensor) String() string {
 	return fmt.Sprintf("%s%v on %s", t.dl.dtype, t.shape, t.dl.device)

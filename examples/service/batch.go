@@ -13,7 +13,7 @@ import (
 var (
 	// errBusy is the error for a request while others use all memory, or the whole queue.
 	errBusy = errors.New("too many requests at once; try again later")
-	// errStopped is the error for a request behind the end of the service.
+	// errStopped is the error for a request that arrives after the service has stopped.
 	errStopped = errors.New("the service stops; send the request to another one")
 )
 
@@ -101,7 +101,7 @@ func (b *batcher) remove(j *job) bool {
 	return i >= 0
 }
 
-// next waits for a job and returns it, the oldest one, with those that fit into its call. It returns nil behind stop.
+// next waits for a job and returns it, the oldest one, with those that fit into its call. It returns nil after stop.
 func (b *batcher) next() []*job {
 	b.mu.Lock()
 	defer b.mu.Unlock()

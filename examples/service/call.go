@@ -152,7 +152,7 @@ func (p *packed) pack(list []*request) error {
 	return nil
 }
 
-// stateBytes is the size of the state of one sequence.
+// stateBytes returns the size of the state of one sequence.
 func stateBytes(r *request) int64 { return r.dim() * (r.width() - 1) * r.x.DType().Size() }
 
 // answers writes the answers.
@@ -178,7 +178,7 @@ func (p *packed) answers(list []*request) error {
 	return nil
 }
 
-// part is a range of the first dimension with another shape.
+// part returns a range of the first dimension with another shape.
 func part(t *tensor.Tensor, from, to int64, shape []int64) (*tensor.Tensor, error) {
 	t, err := t.Slice(0, from, to)
 	if err != nil {

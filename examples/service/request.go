@@ -154,7 +154,7 @@ func (r *request) width() int64  { return r.filters.weight.Dim(1) }
 func (r *request) tokens() int64 { return r.batch() * r.seqlen() }
 func (r *request) bytes() int64  { return r.x.Numel() * r.x.DType().Size() }
 
-// stateShape is the shape of the states in the request and in the answer.
+// stateShape returns the shape of the states in the request and in the answer.
 func (r *request) stateShape() []int64 {
 	if !r.batched {
 		return []int64{r.dim(), r.width() - 1}
@@ -162,10 +162,10 @@ func (r *request) stateShape() []int64 {
 	return []int64{r.batch(), r.dim(), r.width() - 1}
 }
 
-// outShape is the shape of x in the request and of out in the answer.
+// outShape returns the shape of x in the request and of out in the answer.
 func (r *request) outShape() []int64 { return r.x.Shape()[3-len(r.stateShape()):] }
 
-// callBytes is an upper bound of the host memory of a call of the request alone: its tensors, the memory of the call, which is rounded
+// callBytes returns an upper bound of the host memory of a call of the request alone: its tensors, the memory of the call, which is rounded
 // up to a power of two, and the answer.
 func (r *request) callBytes() int64 {
 	size := r.x.DType().Size()

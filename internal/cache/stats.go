@@ -27,7 +27,7 @@ type Stats struct {
 	Pulled          int        `json:"pulled"`           // caches that came from a registry
 	Pulls           int64      `json:"pulls"`            // attempts of processes to pull a set from a registry
 	PullFaults      int64      `json:"pull_faults"`      // those that failed
-	Executions      int64      `json:"executions"`       // compiles and links that a build farm was asked for
+	Executions      int64      `json:"executions"`       // compiles and links that were sent to a build farm
 	ExecutionFaults int64      `json:"execution_faults"` // those that then ran on this machine
 }
 

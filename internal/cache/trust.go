@@ -182,7 +182,7 @@ func (e *UntrustedError) Error() string {
 	return fmt.Sprintf("%s; %s; or %s; or accept the risk with AITER_TRUST_JIT_DIR=1", e.Reason(), e.Advice(), alternative)
 }
 
-// Reason is the part of Error that lists the files and folders that other users can change.
+// Reason returns the part of Error that lists the files and folders that other users can change.
 func (e *UntrustedError) Reason() string {
 	var list []string
 	for _, x := range e.Exposed {
@@ -192,7 +192,7 @@ func (e *UntrustedError) Reason() string {
 		"and loading from it would run their code: %s", e.User, shown(e.Path), strings.Join(list, ", "))
 }
 
-// Advice is the part of Error that gives the command of [UntrustedError.Fix], the user who can
+// Advice returns the part of Error that gives the command of [UntrustedError.Fix], the user who can
 // run it, and its condition.
 func (e *UntrustedError) Advice() string {
 	has := func(is func(Exposure) bool) bool { return slices.ContainsFunc(e.Exposed, is) }

@@ -18,7 +18,7 @@ const (
 	maxCache     = 512 << 20
 )
 
-// cacheFiles is the folder in which Linux describes the caches of the first processor.
+// cacheFiles returns the folder in which Linux describes the caches of the first processor.
 func cacheFiles() fs.FS { return os.DirFS("/sys/devices/system/cpu/cpu0/cache") }
 
 // cacheSize returns twice the size of the largest cache, in bytes. A write of that many
@@ -62,7 +62,7 @@ func writePages(s *tensor.Storage) error {
 	return err
 }
 
-// copyPart is the least number of bytes for which another processor's start pays.
+// copyPart is the least number of bytes for which another processor makes a copy faster.
 const copyPart = 1 << 20
 
 // copyHost copies with all processors, as operators do, small storages with fewer.

@@ -19,13 +19,13 @@ type HostData struct {
 	Pageable, Pinned   Stats // pipelined calls with memory that is not pinned, and with pinned memory
 }
 
-// OfSlower is the time of the copies in the slower direction over that of a pipelined call.
+// OfSlower returns the time of the copies in the slower direction over that of a pipelined call.
 func (h HostData) OfSlower(call Stats) float64 { return ratio(max(h.Up.Median, h.Down.Median), call) }
 
-// OfBoth is the time of the copies in both directions at once over that of a pipelined call.
+// OfBoth returns the time of the copies in both directions at once over that of a pipelined call.
 func (h HostData) OfBoth(call Stats) float64 { return ratio(h.Both.Median, call) }
 
-// Speedup is the time of the naive sequence over that of a pipelined call.
+// Speedup returns the time of the naive sequence over that of a pipelined call.
 func (h HostData) Speedup(call Stats) float64 { return ratio(h.Naive.Median, call) }
 
 func ratio(time float64, call Stats) float64 {

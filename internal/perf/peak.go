@@ -50,7 +50,7 @@ func PeaksOf(info device.Info) Peaks {
 	return Peaks{Vector: unit * r.vector, Matrix: unit * r.matrix}
 }
 
-// GFlops is the arithmetic rate of the median call, in 10^9 operations per second, see [Peaks].
+// GFlops returns the arithmetic rate of the median call, in 10^9 operations per second, see [Peaks].
 func (r Measurement) GFlops() float64 {
 	if r.Median <= 0 {
 		return 0
@@ -58,10 +58,10 @@ func (r Measurement) GFlops() float64 {
 	return 2 * r.MultiplyAdds / r.Median / 1e3
 }
 
-// VectorFraction is the arithmetic rate relative to the peak of the vector units, 0 if one of them is unknown.
+// VectorFraction returns the arithmetic rate relative to the peak of the vector units, 0 if one of them is unknown.
 func (r Measurement) VectorFraction(p Peaks) float64 { return fraction(r.GFlops(), p.Vector) }
 
-// MatrixFraction is the same for the matrix units, 0 for a case of another element type than they multiply.
+// MatrixFraction returns the same for the matrix units, 0 for a case of another element type than they multiply.
 func (r Measurement) MatrixFraction(p Peaks, c optests.Case) float64 {
 	if c.DType.Size() != 2 {
 		return 0

@@ -127,10 +127,10 @@ type Measurement struct {
 	MultiplyAdds float64 // of one call, see [optests.Declaration.MultiplyAdds]
 }
 
-// GBps is the bandwidth of the median call, in 10^9 bytes per second.
+// GBps returns the bandwidth of the median call, in 10^9 bytes per second.
 func (r Measurement) GBps() float64 { return r.Stats.bandwidth(r.Bytes) }
 
-// CopyFraction is the time of the median copy over that of the median call: 1 for an operator that is as fast as a copy
+// CopyFraction returns the time of the median copy over that of the median call: 1 for an operator that is as fast as a copy
 // of the same bytes. It is 0 if either is below the clock's resolution.
 func (r Measurement) CopyFraction() float64 {
 	if r.Median <= 0 {

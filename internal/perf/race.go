@@ -179,7 +179,7 @@ func (t *race) round(ctx context.Context, candidates []int) error {
 	return nil
 }
 
-// slower is the probability that chance alone makes a slower than b in as many rounds as it was, if both are equally fast.
+// slower returns the probability that chance alone makes a slower than b in as many rounds as it was, if both are equally fast.
 func slower(a, b []time.Duration) float64 {
 	n, wins := 0, 0
 	for i := range min(len(a), len(b)) {
@@ -193,7 +193,7 @@ func slower(a, b []time.Duration) float64 {
 	return atLeast(wins, n)
 }
 
-// atLeast is the probability of k heads or more in n throws of a coin.
+// atLeast returns the probability of k heads or more in n throws of a coin.
 func atLeast(k, n int) float64 {
 	logFactorial := func(n int) float64 {
 		v, _ := math.Lgamma(float64(n + 1))

@@ -95,7 +95,7 @@ func (t *table) next() (bool, error) {
 	return true, nil
 }
 
-// syntax is the error of a file that is no CSV.
+// syntax returns the error of a file that is no CSV.
 func (t *table) syntax(err error) error {
 	var bad *csv.ParseError
 	if !errors.As(err, &bad) {
@@ -104,7 +104,7 @@ func (t *table) syntax(err error) error {
 	return &ImportError{t.file, bad.Line + t.skipped, bad.Column, "no CSV: " + bad.Err.Error(), err}
 }
 
-// wrong is the error of a field of the row that was read last.
+// wrong returns the error of a field of the row that was read last.
 func (t *table) wrong(field int, reason string, err error) error {
 	line, column := t.in.FieldPos(field)
 	return &ImportError{t.file, line + t.skipped, column, reason, err}

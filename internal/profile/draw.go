@@ -116,7 +116,7 @@ func rowName(t trace.Track) string {
 	return t.Device + " " + t.Name()
 }
 
-// kindClass is the class of a kind in the style sheet: that of its group, and another tint for the second kind of a group.
+// kindClass returns the class of a kind in the style sheet: that of its group, and another tint for the second kind of a group.
 func kindClass(k trace.Kind) string {
 	name := class(groupOf(k))
 	if k == trace.Download || k == trace.Free {
@@ -125,7 +125,7 @@ func kindClass(k trace.Kind) string {
 	return name
 }
 
-// rectClass is the class of a span in the style sheet.
+// rectClass returns the class of a span in the style sheet.
 func rectClass(s trace.Span) string {
 	name := kindClass(s.Kind)
 	if contains(s.Kind) {
@@ -137,7 +137,7 @@ func rectClass(s trace.Span) string {
 	return name
 }
 
-// rectText is the description of a span.
+// rectText returns the description of a span.
 func rectText(s trace.Span) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n%s from %s on", s.Title(), report.Duration(s.Length), report.Duration(s.Start))

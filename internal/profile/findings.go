@@ -24,7 +24,7 @@ const (
 	allocationShare = 0.05 // of the time, of at least two allocations
 	idleShare       = 0.2  // of the time between the first and the last work of the device
 	tinyKernel      = 10 * time.Microsecond
-	fewKernels      = 3 // less are no loop
+	fewKernels      = 3 // fewer are no loop
 )
 
 // Findings lists the likely bottlenecks, the largest first within each kind of them.
@@ -116,7 +116,7 @@ func tinyFinding(_ Shares, items []Item) (Finding, bool) {
 	}, kernels.Count >= fewKernels && kernels.Mean() < tinyKernel
 }
 
-// share is the figure of a share.
+// share returns the figure of a share.
 func share(s Share) string {
 	return fmt.Sprintf("%s of the time (%s)", report.Percent(s.Fraction), report.Duration(s.Time))
 }

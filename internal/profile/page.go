@@ -116,7 +116,7 @@ func groups() []Group {
 	return []Group{Kernels, Copies, Allocations, Builds, Launches, Waits, APIs, Gaps}
 }
 
-// class is the class of a group in the style sheet.
+// class returns the class of a group in the style sheet.
 func class(g Group) string {
 	switch g {
 	case Kernels:
@@ -137,7 +137,7 @@ func class(g Group) string {
 	return "gaps"
 }
 
-// fact is the total time of the part with its largest shares.
+// fact returns the total time of the part with its largest shares.
 func (p Part) fact(s Shares) fact {
 	var words []string
 	list := s.Groups()
@@ -180,7 +180,7 @@ func (p Part) content(shares Shares) partContent {
 // maxItems is the number of rows of the table.
 const maxItems = 200
 
-// times is "3 spans" or "3 gaps".
+// times returns "3 spans" or "3 gaps".
 func times(s Share) string {
 	if s.Group == Gaps {
 		return plural(s.Count, "gap")
@@ -232,7 +232,7 @@ func distribution(title string, items []Item) barChart {
 	return c
 }
 
-// title is the kind and the name; for a kernel and an API call it is the name alone.
+// title returns the kind and the name; for a kernel and an API call it returns the name alone.
 func (i Item) title() string {
 	if groupOf(i.Kind) == Kernels || strings.HasPrefix(i.Name, "hip") {
 		return i.Name

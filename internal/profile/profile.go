@@ -38,7 +38,7 @@ type Item struct {
 	Bytes    int64
 }
 
-// Mean is the mean time of a span.
+// Mean returns the mean time of a span.
 func (i Item) Mean() time.Duration { return i.Total / time.Duration(max(i.Count, 1)) }
 
 // MarshalJSON implements [json.Marshaler].

@@ -39,7 +39,7 @@ func (t *table) dispatch() string {
 	return fmt.Sprintf("grid %s, workgroup %s", size("Grid_Size"), size("Workgroup_Size"))
 }
 
-// agent is the name of a device: the files have "2", "Agent 2" or "GPU 0".
+// agent returns the name of a device: the files have "2", "Agent 2" or "GPU 0".
 func agent(id string) string {
 	if id == "" {
 		return "device"
@@ -50,7 +50,7 @@ func agent(id string) string {
 	return strings.ToLower(id)
 }
 
-// trackID is the number of a queue, 0 if it is none.
+// trackID returns the number of a queue, 0 if it is none.
 func trackID(word string) uint64 {
 	n, err := strconv.ParseUint(word, 10, 64)
 	if err != nil {
@@ -87,7 +87,7 @@ func (imp *importer) addSpan(t *table, span trace.Span) error {
 	return nil
 }
 
-// apiKind is the kind of a call of HIP, HSA or CUDA.
+// apiKind returns the kind of a call of HIP, HSA or CUDA.
 func apiKind(name string) trace.Kind {
 	word := strings.TrimPrefix(strings.TrimLeft(name, "_"), "hip")
 	if strings.Contains(word, "Async") && (strings.Contains(word, "Memcpy") || strings.Contains(word, "Memset")) {
@@ -131,7 +131,7 @@ func (imp *importer) copyRow(t *table) error {
 	return imp.addSpan(t, span)
 }
 
-// copyKind is the kind of a direction: "MEMORY_COPY_HOST_TO_DEVICE", in older files "HOST_TO_DEVICE".
+// copyKind returns the kind of a direction: "MEMORY_COPY_HOST_TO_DEVICE", in older files "HOST_TO_DEVICE".
 func copyKind(direction string) trace.Kind {
 	switch shortCopy(direction) {
 	case "host to device":
@@ -142,7 +142,7 @@ func copyKind(direction string) trace.Kind {
 	return trace.Copy
 }
 
-// shortCopy is "host to device".
+// shortCopy returns "host to device".
 func shortCopy(direction string) string {
 	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(direction, "MEMORY_COPY_"), "_", " "))
 }
@@ -168,7 +168,7 @@ func (imp *importer) allocationRow(t *table) error {
 	return nil
 }
 
-// domains are the names in domain_stats.csv, whose rows sum up those of the other files.
+// domains returns the names in domain_stats.csv, whose rows sum up those of the other files.
 func domains() []string {
 	return []string{"HIP_API", "HSA_API", "MARKER_API", "KERNEL_DISPATCH", "MEMORY_COPY", "MEMORY_ALLOCATION", "SCRATCH_MEMORY", "RCCL_API",
 		"ROCDECODE_API", "ROCJPEG_API"}
@@ -205,7 +205,7 @@ func (imp *importer) statsRow(t *table) error {
 	return nil
 }
 
-// statsKind is the kind of a name: a function of an API, a direction of copies, else a kernel.
+// statsKind returns the kind of a name: a function of an API, a direction of copies, else a kernel.
 func statsKind(name string) trace.Kind {
 	bare := strings.TrimLeft(name, "_")
 	switch {

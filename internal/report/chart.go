@@ -34,7 +34,7 @@ type metric struct {
 	applies func(group, Row) bool
 }
 
-// bandwidth is the metric of the rows' bandwidths.
+// bandwidth returns the metric of the rows' bandwidths.
 func bandwidth() metric {
 	rate := func(us func(Row) float64) func(Row) float64 {
 		return func(r Row) float64 {
@@ -51,7 +51,7 @@ func bandwidth() metric {
 	}
 }
 
-// latency is the metric of the rows' median times.
+// latency returns the metric of the rows' median times.
 func latency() metric {
 	return metric{
 		name: "Latency", unit: "median time of the calls", format: formatTime, log: true, limits: copyTimeLine,
@@ -79,7 +79,7 @@ func sweepTime() metric {
 	return m
 }
 
-// copyShare is the metric of the rows' fractions of a copy.
+// copyShare returns the metric of the rows' fractions of a copy.
 func copyShare() metric {
 	share := func(us func(Row) float64) func(Row) float64 {
 		return func(r Row) float64 {
@@ -99,7 +99,7 @@ func copyShare() metric {
 	}
 }
 
-// speedup is the metric of the rows' speed-ups.
+// speedup returns the metric of the rows' speed-ups.
 func speedup(changes []Change) metric {
 	speedups := map[string]float64{}
 	for _, c := range changes {

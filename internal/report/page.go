@@ -158,7 +158,7 @@ func (f *File) HasArithmetic() bool {
 	return slices.ContainsFunc(f.Rows, func(r Row) bool { return r.GFlops > 0 })
 }
 
-// peaks is the fact about the roofs of arithmetic.
+// peaks returns the fact about the roofs of arithmetic.
 func (f *File) peaks() fact {
 	if !f.hasPeaks() {
 		return fact{"Arithmetic", "peaks unknown", "no roofs of vector and matrix units for this device"}
@@ -217,7 +217,7 @@ func (p Page) targets() string {
 // notable is the smallest relative change that marks a row as faster or slower.
 const notable = 0.03
 
-// headings are the columns that some row has a value for.
+// headings returns the columns that some row has a value for.
 func (p Page) headings() []heading {
 	var list []heading
 	for _, c := range p.shown() {
@@ -231,7 +231,7 @@ func (p Page) shown() []Column {
 	return slices.DeleteFunc(slices.Clone(p.Columns), func(c Column) bool { return !slices.Contains(names, c.Name) })
 }
 
-// cells are the row's values for the columns that are shown.
+// cells returns the row's values for the columns that are shown.
 func (p Page) cells(r Row) []cell {
 	var list []cell
 	for _, c := range p.shown() {

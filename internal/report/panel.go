@@ -44,7 +44,7 @@ func panelTitle(columns []Column, over axis, r Row) string {
 	return strings.Join(append([]string{r.Op + over.over()}, panelWords(columns, over, r)...), ", ")
 }
 
-// panelWords are the values that all rows of the row's panel have.
+// panelWords returns the values that all rows of the row's panel have.
 func panelWords(columns []Column, over axis, r Row) []string {
 	var words []string
 	for _, c := range columns {
@@ -66,7 +66,7 @@ func (c Column) splits(over axis) bool {
 	return c.Role == Panel && !over.is(c) || c.Role == Size && over.column != nil && !over.is(c)
 }
 
-// lineName is the element type and the values of the row's Line columns.
+// lineName returns the element type and the values of the row's Line columns.
 func lineName(columns []Column, r Row) string {
 	words := []string{r.DType}
 	for _, c := range columns {
@@ -85,7 +85,7 @@ func isDashed(columns []Column, r Row) bool {
 	})
 }
 
-// numberWords are the names and values of all numbers of a row: "batch 2, dim 64".
+// numberWords returns the names and values of all numbers of a row: "batch 2, dim 64".
 func numberWords(columns []Column, r Row, roles ...Role) string {
 	var words []string
 	for _, c := range columns {
@@ -151,7 +151,7 @@ func percent(v float64) string {
 	return fmt.Sprintf("%.0f%%", 100*v)
 }
 
-// metrics are the vertical axes of the panel's charts.
+// metrics returns the vertical axes of the panel's charts.
 func (p panel) metrics() []metric {
 	if p.axis.column == nil {
 		return []metric{bandwidth(), latency()}
@@ -213,7 +213,7 @@ func (p *panel) add(r Row, before bool) {
 	p.groups = append(p.groups, group{dtype: r.DType, key: line, dashed: isDashed(p.columns, r), before: before, rows: []Row{r}})
 }
 
-// dtypes are the element types with a color, in the order of the legend.
+// dtypes returns the element types with a color, in the order of the legend.
 func dtypes() []string { return []string{"float32", "float16", "bfloat16"} }
 
 // compareGroups orders lines by file, element type and layout. Lines of the older file come

@@ -180,7 +180,7 @@ func (f *File) Names() []string {
 	return names
 }
 
-// cells are the row's values in CSV.
+// cells returns the row's values in CSV.
 func (r Row) cells(names []string) []string {
 	cells := []string{r.Op, r.Target, r.DType}
 	for _, name := range names {

@@ -22,10 +22,10 @@ func roofs() []roof {
 	}
 }
 
-// leastTime is the time of a row at the roof.
+// leastTime returns the time of a row at the roof.
 func (f roof) leastTime(r Row) float64 { return r.MedianUS * f.fraction(r) }
 
-// copyShare is the fraction of a copy that a row has at the roof.
+// copyShare returns the fraction of a copy that a row has at the roof.
 func (f roof) copyShare(r Row) float64 {
 	if f.fraction(r) <= 0 {
 		return 0
@@ -40,7 +40,7 @@ type curve struct {
 	at     map[float64]float64
 }
 
-// curves are the roofs of the panel's newer lines. value computes a point of a roof; it is 0 where there is none.
+// curves returns the roofs of the panel's newer lines. value computes a point of a roof; it is 0 where there is none.
 func (p panel) curves(value func(roof, Row) float64) []curve {
 	var list []curve
 	for _, f := range roofs() {
@@ -63,7 +63,7 @@ func (p panel) curves(value func(roof, Row) float64) []curve {
 	return list
 }
 
-// types are the element types of the newer lines.
+// types returns the element types of the newer lines.
 func (p panel) types() []string {
 	var list []string
 	for _, g := range p.groups {
@@ -267,7 +267,7 @@ func (b box) around(margin float64) box {
 	return box{b.left - margin, b.top - margin, b.right + margin, b.bottom + margin}
 }
 
-// cost is the number of points that a name covers, and a part of those close to it. Another name and the edge of the plot
+// cost returns the number of points that a name covers, and a part of those close to it. Another name and the edge of the plot
 // count more than any number of points.
 func (b box) cost(ink []place, taken []box) float64 {
 	const forbidden, margin, near = 1e6, 7, 0.2

@@ -19,7 +19,7 @@ func WritePage(w io.Writer, text string, content any) error {
 	return nil
 }
 
-// Style is the style sheet of the page, for other pages: colors for light and dark, text, facts, legends and tables.
+// Style returns the style sheet of the page, for other pages: colors for light and dark, text, facts, legends and tables.
 func Style() string { return chartStyle + pageStyle }
 
 // Duration formats a time with three digits: "20 µs".

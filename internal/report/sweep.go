@@ -72,7 +72,7 @@ func (x axis) ticks(s scale, values []float64) []float64 {
 	return list
 }
 
-// numberOf is a value of a column as a number, 0 for a word.
+// numberOf returns a value of a column as a number, 0 for a word.
 func numberOf(v any) float64 {
 	switch v := v.(type) {
 	case int64:
@@ -115,7 +115,7 @@ func (page Page) axis() axis {
 	return best
 }
 
-// titles are those of the panels with an axis.
+// titles returns those of the panels with an axis.
 func (page Page) titles(over axis) map[string]bool {
 	titles := map[string]bool{}
 	for _, r := range page.Now.Rows {
@@ -124,7 +124,7 @@ func (page Page) titles(over axis) map[string]bool {
 	return titles
 }
 
-// swept is the largest number of values of a column in rows that are equal in everything else. It is 0 for a column that
+// swept returns the largest number of values of a column in rows that are equal in everything else. It is 0 for a column that
 // a logarithmic axis cannot show.
 func (page Page) swept(c Column) int {
 	lines, most := map[string]map[float64]bool{}, 0

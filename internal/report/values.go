@@ -35,7 +35,7 @@ func (v Values) key() string {
 	return strings.Join(words, " ")
 }
 
-// text is all names and words.
+// text returns all names and words.
 func (v Values) text() string {
 	var b strings.Builder
 	for _, x := range v {

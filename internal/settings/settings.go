@@ -28,7 +28,7 @@ const DefaultConfig = "config/opt_compiler.toml"
 // call it. It is built like any other module, for the CPU.
 const SupportModule = "module_aiter_ffi"
 
-// SupportRequest is the part request of the support library.
+// SupportRequest returns the part request of the support library.
 func SupportRequest() jit.Request {
 	return jit.Request{Module: SupportModule, Target: target.Host()}
 }

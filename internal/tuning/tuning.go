@@ -30,7 +30,7 @@ type Entry struct {
 	Time    time.Time `json:"time"`
 }
 
-// Words are the chosen values: "threads=2 tile=64", or "plan".
+// Words returns the chosen values: "threads=2 tile=64", or "plan".
 func (e Entry) Words() string { return Words(e.Params) }
 
 // Words are values by launch parameter, sorted by name, "plan" for none.

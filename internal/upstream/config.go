@@ -36,7 +36,7 @@ type SourceFlags struct {
 	Flags   []string `json:"flags"`
 }
 
-// folders are the names of AIter's folders in its expressions. Composable Kernel is a submodule.
+// folders returns the names of AIter's folders in its expressions. Composable Kernel is a submodule.
 func folders() names {
 	return names{
 		"AITER_META_DIR": ".", "AITER_ROOT_DIR": ".", "AITER_CSRC_DIR": "csrc", "AITER_GRADLIB_DIR": "gradlib", "CK_DIR": ckFolder,

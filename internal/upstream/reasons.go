@@ -26,7 +26,7 @@ const (
 	missingHeader  = "missing header"
 )
 
-// libraries are the first folders of included names that belong to a library. "" needs no library besides HIP's.
+// libraries returns the first folders of included names that belong to a library. "" needs no library besides HIP's.
 func libraries() map[string]string {
 	return map[string]string{
 		"torch": needsTorch, "ATen": needsTorch, "c10": needsTorch, "caffe2": needsTorch, "Python.h": needsTorch,

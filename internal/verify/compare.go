@@ -15,7 +15,7 @@ import (
 // Rel*|want|. The zero value requires equal values.
 type Tolerance struct{ Rel, Abs float64 }
 
-// Default is the tolerance of an element type: the error of a short sum in float32,
+// Default returns the tolerance of an element type: the error of a short sum in float32,
 // rounded to the type. Types without fractions have none.
 func Default(dt tensor.DType) Tolerance {
 	switch dt {
@@ -59,7 +59,7 @@ func (t Tolerance) Allows(got, want float64) bool {
 	return !math.IsInf(want, 0) && math.Abs(got-want) <= t.Abs+t.Rel*math.Abs(want)
 }
 
-// String is "none" or "0.001 + 0.0003*|want|".
+// String returns "none" or "0.001 + 0.0003*|want|".
 func (t Tolerance) String() string {
 	if t == (Tolerance{}) {
 		return "none"

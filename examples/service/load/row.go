@@ -126,7 +126,7 @@ func (r *row) counters(ctx context.Context) (calls, requests float64, err error)
 	return calls, requests, errors.Join(err, lines.Err())
 }
 
-// String is a row of a table with the medians of the rounds.
+// String returns a row of a table with the medians of the rounds.
 func (r *row) String() string {
 	median := func(of func(round) float64) float64 {
 		var values []float64
