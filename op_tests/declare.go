@@ -48,7 +48,7 @@ type TensorArg struct {
 	Fill func(r *rand.Rand, values []float64)
 }
 
-// Inputs are what a reference reads.
+// Inputs holds the values that a reference reads.
 type Inputs struct {
 	Call Call
 	// Values are the elements of the tensors before the call, rounded to their types, row-major. Outputs have none.

@@ -91,7 +91,7 @@ func (a argument) isPassed(c Case) bool { return a.present == nil || a.present(c
 // nil.
 type args map[string]any
 
-// tensor returns the tensor of that name, or nil.
+// tensor returns the tensor of that name, nil if there is none.
 func (a args) tensor(name string) *tensor.Tensor {
 	t, _ := a[name].(*tensor.Tensor)
 	return t
@@ -100,7 +100,7 @@ func (a args) tensor(name string) *tensor.Tensor {
 // has reports whether an argument is given: a tensor, or Wanted.
 func (a args) has(name string) bool { return a[name] != nil }
 
-// inputs are what a reference reads.
+// inputs holds the values that a reference reads.
 type inputs struct {
 	Case
 	values map[string][]float64 // row-major; absent for arguments not passed

@@ -46,7 +46,7 @@ type Param struct {
 // Value returns a case's value of the parameter: an int64, a float64, a string or a bool, by its kind.
 func (p Param) Value(c Case) any { return p.get(c) }
 
-// Cell is what the parameter's column shows for a case, nil for a value that stands for its default.
+// Cell returns the value that the parameter's column shows for a case, nil for a value that stands for its default.
 func (p Param) Cell(c Case) any {
 	v := p.get(c)
 	if p.Default != "" && (v == int64(0) || v == false) {

@@ -40,7 +40,6 @@ const (
 	Host     Kind = "host"     // other work of the host, such as a span of the program itself
 )
 
-
 // Span is something that took time. Times count from the recorder's begin.
 type Span struct {
 	Kind   Kind          `json:"kind"`

@@ -97,13 +97,13 @@ func exists(files fs.FS, name string) bool {
 	return err == nil
 }
 
-// State says whether a module can be used.
+// State is the state of a module: whether it can be used.
 type State string
 
 // The states.
 const (
 	In       State = "in"       // declared modules have operators of it
-	Possible State = "possible" // nothing speaks against it
+	Possible State = "possible" // no reason against it was found
 	Out      State = "out"      // see its reasons
 )
 

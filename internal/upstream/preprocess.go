@@ -118,7 +118,7 @@ func directives(text string) []directive {
 		at := line
 		line += strings.Count(full, "\n") + 1
 		text = strings.TrimPrefix(text[n:], "\n")
-		// A comment over several lines hides what is in it.
+		// Directives in a comment over several lines do not count.
 		start, hidden := withoutComments(full)
 		if hidden {
 			end := strings.Index(text, "*/")
@@ -139,7 +139,7 @@ func directives(text string) []directive {
 	return list
 }
 
-// withoutComments removes the comments of a line; open reports whether one continues behind it. Quotes hide comments.
+// withoutComments removes the comments of a line; open reports whether one continues behind it. Text in quotes is no comment.
 func withoutComments(s string) (text string, open bool) {
 	if !strings.Contains(s, "/") {
 		return s, false

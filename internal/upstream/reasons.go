@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Reason says why a module cannot be built as it is.
+// Reason is why a module cannot be built as it is.
 type Reason struct {
 	What  string // "torch", "Composable Kernel", "assembly code objects", "generator", ...
 	Where string // the evidence: "csrc/include/moe_ck.h:3 includes <torch/all.h>"
@@ -61,7 +61,7 @@ type reader struct {
 	needs    []string // libraries of headers
 }
 
-// Reasons returns why a module cannot be built without Python, PyTorch and Composable Kernel, none if nothing speaks against it.
+// Reasons returns why a module cannot be built without Python, PyTorch and Composable Kernel, none if it can be built.
 func (c *Checkout) Reasons(m *Module, standins Standins) []Reason {
 	reasons, _ := c.reasons(m, standins)
 	return reasons
