@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// flow fills the buffers of a call with its pieces, queues their work, and collects their results. Pieces are queued in the order in which their
-// buffers are filled.
+// flow fills the buffers of a call with its pieces, queues their work, and collects their results. Pieces are queued in the order
+// in which their buffers are filled.
 type flow struct {
 	*run
 	stop   context.CancelFunc
