@@ -44,6 +44,7 @@ const (
 func Kinds() []Kind {
 	return []Kind{Call, Build, Lookup, Compile, Link, Load, Allocate, Free, Upload, Download, Copy, Launch, Queue, Kernel, Wait, API, Host}
 }
+
 // Span is something that took time. Times count from the recorder's begin.
 type Span struct {
 	Kind   Kind          `json:"kind"`
