@@ -192,11 +192,12 @@ func (a *app) aiterCheck(ctx context.Context, args, modules []string) error {
 				fmt.Fprintln(a.out, x)
 			}
 		}
-		return fmt.Errorf("the checkout%s differs from AIter's commit %s: %s", ofCommit(c.Commit), short(want.Commit),
+		return fmt.Errorf("the checkout%s differs from %s: %s", ofCommit(c.Commit), recordedInterface(want.Commit),
 			plural(len(differences), "difference"))
 	}
 	if !a.json {
-		_, err = fmt.Fprintf(a.out, "%s%s: no differences from AIter's commit %s in %s: %s\n", c.Dir, ofCommit(c.Commit), short(want.Commit),
+		_, err = fmt.Fprintf(a.out, "%s%s: no differences from %s in %s: %s\n", c.Dir, ofCommit(c.Commit),
+			recordedInterface(want.Commit),
 			plural(len(compared), "module"), strings.Join(slices.Sorted(slices.Values(compared)), ", "))
 	}
 	return err
@@ -207,6 +208,14 @@ func ofCommit(commit string) string {
 		return ""
 	}
 	return " of commit " + short(commit)
+}
+
+// recordedInterface names the interface that a checkout is compared with; an interface made from a folder without Git data has no commit.
+func recordedInterface(commit string) string {
+	if commit == "" {
+		return "the recorded interface"
+	}
+	return "AIter's commit " + short(commit)
 }
 
 func short(commit string) string { return commit[:min(len(commit), 8)] }

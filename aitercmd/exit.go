@@ -51,7 +51,8 @@ func exitStatuses() []exitStatus {
 			outsideConfig(as[*target.UnknownError]), outsideConfig(as[*target.SyntaxError]), as[*optests.UnknownOpError],
 			as[*optests.CaseError], as[*optests.ArgumentError], as[*tensor.DTypeError], as[*tensor.DeviceError],
 			as[*opconfig.UnsupportedTargetError], as[*profile.ImportError],
-			as[*registry.EnvironmentError], as[*perf.OptionsError], as[*fleet.ReferenceError], as[*fleet.KeyError], invalidCPUSetting)},
+			as[*registry.EnvironmentError], as[*perf.OptionsError], as[*fleet.ReferenceError], as[*fleet.KeyError],
+			as[*upstream.UnknownModuleError], as[*upstream.AdaptError], invalidCPUSetting)},
 		{exitConfig, "the configuration is not valid, or a module has no sources for a target", isAny(
 			as[*opconfig.Error], as[*opconfig.NoSourcesError], as[*opconfig.DuplicateSourceError], as[*opconfig.VersionError],
 			as[*opconfig.ClashError], as[*upstream.Error], as[*jit.IncludeError], as[*jit.SourcesError])},
