@@ -79,7 +79,8 @@ func TestAIter(t *testing.T) {
 	if _, err = run("import", same, "--module", "module_plain", "--tree", dir); err == nil || exitCode(err) != exitUsage {
 		t.Errorf("import --tree to a folder with files: error %v", err)
 	}
-	if _, err = run("import", same, "--module", "module_torch", "--tree", filepath.Join(dir, "new")); err == nil || exitCode(err) != exitUsage {
+	fresh := filepath.Join(dir, "new")
+	if _, err = run("import", same, "--module", "module_torch", "--tree", fresh); err == nil || exitCode(err) != exitUsage {
 		t.Errorf("import --module module_torch: error %v", err)
 	}
 }
