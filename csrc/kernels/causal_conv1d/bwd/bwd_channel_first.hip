@@ -219,12 +219,12 @@ template <class T> Status run_whole(const BwdParams& a, [[maybe_unused]] const T
 template <class T> Status run_ragged(BwdParams a, int device, const OpStream& stream) {
   return dispatch_width(a.p.width, [&](auto taps) {
     constexpr int W = decltype(taps)::value, R = 16 / sizeof(T);
-    using MaskV = FirstMask<R, W>;
+    using Mask = FirstMask<R, W>;
     Workspaces w;
     if (a.p.seq.data) {
       const bool whole = kKernelPerWidth && a.whole_vectors && a.total > 0;
       const int64_t pitch = whole ? int64_t(a.row_split.divisor) << a.lane_bits : mask_pitch(a.p.seqlen, R);
-      AITER_TRY(launch_mask<MaskV>(&a, pitch, whole ? 0 : kMaskBefore, device, stream, &w));
+      AITER_TRY(launch_mask<Mask>(&a, pitch, whole ? 0 : kMaskBefore, device, stream, &w));
       if constexpr (kKernelPerWidth)
         if (whole) return run_for_width<T, W, kWholeSeqIdx>(a, device, stream);
       return run_channel_first_kernel<T, W, kSeqIdx>(a, device, stream);

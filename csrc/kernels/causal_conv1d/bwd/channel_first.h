@@ -37,16 +37,16 @@ template <class T, int W, RowKind kKind> struct ChannelFirstWalk : ChunkLoader<T
   using Base::R, Base::H, Base::E, Base::kStages, Base::kSharesHalo, Base::kHaloLanes, Base::kParts;
   using typename Base::Chunk, typename Base::InFlight, typename Base::HaloPart;
   using FilterMask = TapMask<kPartialFilter<W, kKind>>;
-  using MaskV = FirstMask<R, W>;
-  using SeqMask = SeqTapMask<MaskV, W>;
+  using VecMask = FirstMask<R, W>;
+  using SeqTaps = SeqTapMask<VecMask, W>;
 
   const int skip;
   float weight[W], bias, sums[W + 1] = {}, carry[H] = {};
-  const uint32_t* mask_words;  // kWholeSeqIdx: the MaskVec of the lane's vector
+  const uint32_t* mask_words;  // kWholeSeqIdx: the VecMask of the lane's vector
 
   AITER_DEVICE ChannelFirstWalk(const BwdArg& a, int d, uint32_t chunk)
       : Base(a, d, chunk), skip(kPartialFilter<W, kKind> ? W - int(a.p.width) : 0),
-        mask_words(a.mask + (int64_t(chunk) * lanes + lane) * MaskV::kWords) {}
+        mask_words(a.mask + (int64_t(chunk) * lanes + lane) * VecMask::kWords) {}
 
   AITER_DEVICE void load_weights() {
     FilterSource from = strided_filter(reload_kernarg(a).p);
@@ -57,23 +57,22 @@ template <class T, int W, RowKind kKind> struct ChannelFirstWalk : ChunkLoader<T
     bias = filter.bias[0];
   }
 
-  // mask_at loads a MaskVec; inactive lanes take any path.
-  AITER_DEVICE static SeqMask mask_at(const uint32_t* words, bool active) {
-    MaskV m;
-    m.bits.clear();
-    if (active) m.bits = load_vec<uint32_t, MaskV::kWords>(words);
-    else m.bits.word[0] = MaskV::kAllVisible;
+  // mask_at loads a VecMask; inactive lanes take any path.
+  AITER_DEVICE static SeqTaps mask_at(const uint32_t* words, bool active) {
+    VecMask m = VecMask::none();
+    if (active) static_cast<Words<VecMask::kWords>&>(m) = load_vec<uint32_t, VecMask::kWords>(words);
+    else m.word[0] = VecMask::kAllVisible;
     return {m};
   }
   // load_mask returns the mask of the positions from t on, which need not be a vector's first.
-  AITER_DEVICE SeqMask load_mask(int t, bool active) const {
+  AITER_DEVICE SeqTaps load_mask(int t, bool active) const {
     const BwdArg& a = reload_kernarg(this->a);
     active = active && t < length;
-    if (kSharedKernel<W> && !a.mask) return {MaskV::unmasked(active ? int(a.p.width) : 0, t, length)};
+    if (kSharedKernel<W> && !a.mask) return {VecMask::one_sequence(active ? int(a.p.width) : 0, t, length)};
     const int vector = t >> (R == 8 ? 3 : 2);  // downwards: t may be negative
-    const uint32_t* words = a.mask + (b * mask_pitch(length, R) + kMaskBefore + vector) * MaskV::kWords;
-    SeqMask m = mask_at(words, active);
-    m.mask.shift(mask_at(words + MaskV::kWords, active).mask, t & (R - 1));
+    const uint32_t* words = a.mask + (b * mask_pitch(length, R) + kMaskBefore + vector) * VecMask::kWords;
+    SeqTaps m = mask_at(words, active);
+    m.mask.shift(mask_at(words + VecMask::kWords, active).mask, t & (R - 1));
     return m;
   }
 
@@ -133,7 +132,7 @@ template <class T, int W, RowKind kKind> struct ChannelFirstWalk : ChunkLoader<T
       }
     }
     if constexpr (kKind == kWholeSeqIdx) {
-      apply_silu_grad<H>(mask_at(mask_words + (lanes - lane) * MaskV::kWords, true), x, carry);
+      apply_silu_grad<H>(mask_at(mask_words + (lanes - lane) * VecMask::kWords, true), x, carry);
     } else if constexpr (kHasSeqIdx<kKind>) {
       apply_silu_grad<H>(load_mask(t, true), x, carry);
     } else {
@@ -257,7 +256,7 @@ template <class T, int W, RowKind kKind> struct ChannelFirstWalk : ChunkLoader<T
     if (unmasked) {
       compute_dx(TapMask<kPartialFilter<W, kKind> && kHasSeqIdx<kKind>>{skip}, x, g, out);
     } else if constexpr (kKind == kWholeSeqIdx && W < 8) {  // of 8 taps it costs more registers than it saves
-      if (warp_all(mask.mask.unpadded())) compute_dx(SeqTapMask<MaskV, W, true>{mask.mask}, x, g, out);
+      if (warp_all(mask.mask.all_live())) compute_dx(SeqTapMask<VecMask, W, true>{mask.mask}, x, g, out);
       else compute_dx(mask, x, g, out);
     } else {
       compute_dx(mask, x, g, out);
@@ -280,14 +279,14 @@ template <class T, int W, RowKind kKind> struct ChannelFirstWalk : ChunkLoader<T
     if constexpr (kHasSeqIdx<kKind>) pdl_wait();
     if (count > 0) compute_g_after_strip();
     int stage = 0;
-    [[maybe_unused]] SeqMask later;
+    [[maybe_unused]] SeqTaps later;
     if constexpr (kKind == kWholeSeqIdx) later = mask_at(mask_words, count > 0);
     AITER_ROLLED
     for (int i = 0; i < steps; i++) {
       const int prev_stage = kStages == 1 || stage + 1 == this->stages_in_use() ? 0 : stage + 1;
       if constexpr (kKind == kWholeSeqIdx) {
-        const SeqMask now = later;
-        mask_words -= lanes * MaskV::kWords;
+        const SeqTaps now = later;
+        mask_words -= lanes * VecMask::kWords;
         later = mask_at(mask_words, i + 1 < count);
         step(now, in_flight, stage, prev_stage, i, count, issued);
       } else if constexpr (kHasSeqIdx<kKind>) {

@@ -82,7 +82,7 @@ template <class T, int W, int N, bool kMasked, bool kUnaligned> struct ChannelLa
   AITER_DEVICE uint32_t consume_mask(int group, int t) const {
     if (has_mask()) return in_flight.mask.consume(group).word[0];
     const Backward& p = reload_kernarg(a).p;
-    return LastMask::unmasked(int(p.width), t, int(p.seqlen)).bits.word[0];
+    return LastMask::one_sequence(int(p.width), t, int(p.seqlen)).word[0];
   }
 
   // offset returns the distance of p from its vector's start, in elements.

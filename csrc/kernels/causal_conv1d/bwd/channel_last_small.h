@@ -30,7 +30,7 @@ template <class T, int N, bool kPackedFilter> struct SmallChannelsTile : SmallTi
   const Backward& p;
   const int64_t b, d;
   const int t;  // first position
-  MaskVec<R, W, R + H> mask = {};
+  SeqMask<W, R + H, R> mask = {};
 
   AITER_DEVICE SmallChannelsTile(const Backward& p, int64_t b, int64_t d, int t)
       : p(p), b(b), d(d), t(t) {}
@@ -55,7 +55,7 @@ template <class T, int N, bool kPackedFilter> struct SmallChannelsTile : SmallTi
       if (valid_position(t + i)) dout[i] = load_vec<T, N>(from);
     }
     if constexpr (!kPackedFilter)
-      mask = p.seq.data ? decltype(mask)::find(p, b, t) : decltype(mask)::unmasked(int(p.width), t, int(p.seqlen));
+      mask = p.seq.data ? find_mask<W, R + H, R>(p, b, t) : decltype(mask)::one_sequence(int(p.width), t, int(p.seqlen));
     filter.load(strided_filter(p), d);
     if (p.initial.data && !p.seq.data && t < H) load_initial_states(halo);
     AITER_UNROLL

@@ -39,17 +39,21 @@ inline Status allocate_segment_sums(BwdParams* a, int device, const OpStream& st
   return Status();
 }
 
+template <int W, int N, int R>
+Status launch_mask_kernel(const OpStream& stream, unsigned blocks, const Backward& p, int64_t pitch, int before, SeqMask<W, N, R>* out) {
+  return launch(stream, causal_conv1d_bwd_mask_kernel<W, N, R>, {blocks, kMaskThreads}, p, pitch, before, out);
+}
+
 // launch_mask launches the kernel that computes the masks, with `pitch` vectors a row. It allocates all workspaces first: in a
 // CUDA graph, too, the next kernel then directly follows this one and starts early.
-template <class MaskV> Status launch_mask(BwdParams* a, int64_t pitch, int before, int device, const OpStream& stream, Workspaces* w) {
+template <class Mask> Status launch_mask(BwdParams* a, int64_t pitch, int before, int device, const OpStream& stream, Workspaces* w) {
   const int64_t total = a->p.batch * pitch;
   if (total == 0 || a->p.seqlen == 0) return Status();
   AITER_TRY(allocate_segment_sums(a, device, stream, w));
-  AITER_TRY(w->mask.take(size_t(total) * MaskV::kBytes, device, stream));
-  const auto to = static_cast<uint32_t*>(w->mask.data());
+  AITER_TRY(w->mask.take(size_t(total) * sizeof(Mask), device, stream));
   const unsigned blocks = grid_for((total + kMaskThreads - 1) / kMaskThreads);
-  a->mask = to;
-  return launch(stream, causal_conv1d_bwd_mask_kernel<MaskV>, {blocks, kMaskThreads}, a->p, pitch, before, to);
+  a->mask = static_cast<const uint32_t*>(w->mask.data());
+  return launch_mask_kernel(stream, blocks, a->p, pitch, before, static_cast<Mask*>(w->mask.data()));
 }
 
 // launch_with_workspace launches a kernel with dynamic shared memory (NVIDIA), early behind a mask kernel, and then reduce_segments if

@@ -20,7 +20,7 @@ AITER_SHARED constexpr int64_t mask_pitch(int64_t seqlen, int positions) {
 // Everything that is divided on the GPU is below 2^31.
 struct BwdParams {
   Backward p;
-  const uint32_t* mask;                // sequence masks: a MaskVec for each vector of positions
+  const uint32_t* mask;                // sequence masks: a SeqMask for each vector of positions
   float* segment_sums;                 // (segments, width+1, dim); null: one segment, which writes the results
   uint32_t work_items;                 // segments x groups of channels; blocks loop over them
   uint32_t segments;                   // blocks that share a channel

@@ -40,11 +40,18 @@ template <int W, int N> struct SequenceIds {
   }
 };
 
-// SeqMask is the mask of N positions (4, 8, 16 or 32) for W taps: for each distance m < W a field of N bits, from bit m * N on.
-// Bit i of field m is set if the position m before position i is visible to it, of field 0 if it belongs to a sequence. A position
-// without a sequence has its bit of field 1 set if another kernel writes its output. Surplus bits are set.
-template <int W, int N> struct SeqMask : Words<(N * W < 32 ? 1 : N * W / 32)> {
-  static constexpr uint32_t kField = N < 32 ? (1u << N % 32) - 1 : ~0u, kSurplus = N * W < 32 ? ~0u << N * W % 32 : 0;
+// SeqMask is the mask of N positions for W taps. A vector has the first R of them; the others are behind it. For each distance m < W
+// there is a field of kBits bits, from bit m * kBits on. Bit i of field m is set if the position m before position i is visible to it, of
+// field 0 if position i belongs to a sequence. Bits behind the last field are set.
+//
+//   forward    R = N = kBits. A position without a sequence has its bit of field 1 set if another kernel writes its output.
+//   backward   The bits of positions outside of the row are 0. If a field has a spare bit (N < kBits), that of field 0 is set if all
+//              taps within the row are visible to all positions (with W = 4: if there are four).
+template <int N> constexpr int kMaskBits = N <= 4 ? 4 : N <= 8 ? 8 : N <= 16 ? 16 : 32;
+template <int W, int N, int R_ = N> struct SeqMask : Words<(kMaskBits<N> * W < 32 ? 1 : kMaskBits<N> * W / 32)> {
+  static constexpr int R = R_, kBits = kMaskBits<N>;
+  static constexpr uint32_t kField = N < 32 ? (1u << N % 32) - 1 : ~0u, kSurplus = kBits * W < 32 ? ~0u << kBits * W % 32 : 0;
+  static constexpr uint32_t kAllVisible = N < kBits ? 1u << (kBits - 1) : 0;
 
   // none is the mask without visible positions; uniform that of positions to which all or no positions are visible, by their bits.
   static AITER_DEVICE SeqMask none() {
@@ -57,6 +64,19 @@ template <int W, int N> struct SeqMask : Words<(N * W < 32 ? 1 : N * W / 32)> {
     SeqMask s = none();
     AITER_UNROLL
     for (int m = 0; m < W; m++) s.add(m, bits);
+    return s;
+  }
+
+  // one_sequence is the mask of positions from t on of a row of one sequence: `width` taps are visible to them.
+  static AITER_DEVICE SeqMask one_sequence(int width, int t, int length) {
+    const uint32_t behind = t + N <= length ? 0 : t < length ? ~0u << (length - t) : ~0u;
+    const uint32_t inside = ~(positions_before(t, 0) | behind) & kField;
+    SeqMask s;
+    AITER_UNROLL
+    for (int i = 0; i < s.kWords; i++) {
+      const int n = (width - i * (32 / kBits)) * kBits;  // bits of fields that exist
+      s.word[i] = inside * kFirstBits & (n >= 32 ? ~0u : n > 0 ? (1u << n) - 1 : 0);
+    }
     return s;
   }
 
@@ -76,12 +96,37 @@ template <int W, int N> struct SeqMask : Words<(N * W < 32 ? 1 : N * W / 32)> {
     for (int m = 2; m < W; m++) add(m, m < width ? 0 : own);
   }
 
+  // mark_all_visible sets the spare bit, if there is one, for positions from t on. Kernels of up to 4 taps do not test which taps exist.
+  AITER_DEVICE void mark_all_visible(int width, int t, int length) {
+    SeqMask missing = one_sequence(width, t, length);
+    AITER_UNROLL
+    for (int i = 0; i < this->kWords; i++) missing.word[i] &= ~this->word[i];
+    if (t < W - 1) {
+      AITER_UNROLL
+      for (int m = 0; m < W; m++) missing.word[m * kBits / 32] &= ~(positions_before(t, m) << (m * kBits % 32));
+    }
+    uint32_t any = W == 4 && width < W;
+    AITER_UNROLL
+    for (int i = 0; i < this->kWords; i++) any |= missing.word[i];
+    if (!any) this->word[0] |= kAllVisible;
+  }
+
+  // shift drops the first n < R positions; next is the mask of the next vector.
+  AITER_DEVICE void shift(const SeqMask& next, int n) {
+    const uint32_t own = (kField >> n) * kFirstBits, all = kField * kFirstBits;
+    const uint32_t top = this->word[0] & (n ? next.word[0] : ~0u) & kAllVisible;
+    AITER_UNROLL
+    for (int i = 0; i < this->kWords; i++)
+      this->word[i] = (this->word[i] >> n & own) | (next.word[i] << (R - n) & all & ~own);
+    this->word[0] |= top;
+  }
+
   // add sets bits of field m, and distance returns it. hidden returns the positions to which the position m before them is not visible.
-  AITER_DEVICE void add(int m, uint32_t bits) { this->word[m * N / 32] |= bits << m * N % 32; }
-  AITER_DEVICE uint32_t distance(int m) const { return this->word[m * N / 32] >> m * N % 32 & kField; }
+  AITER_DEVICE void add(int m, uint32_t bits) { this->word[m * kBits / 32] |= bits << m * kBits % 32; }
+  AITER_DEVICE uint32_t distance(int m) const { return this->word[m * kBits / 32] >> m * kBits % 32 & kField; }
   AITER_DEVICE uint32_t hidden(int m) const { return ~distance(m); }
 
-  AITER_DEVICE bool visible(int i, int m) const { return this->word[m * N / 32] >> (m * N % 32 + i) & 1; }
+  AITER_DEVICE bool visible(int i, int m) const { return this->word[m * kBits / 32] >> (m * kBits % 32 + i) & 1; }
   AITER_DEVICE bool live(int i) const { return visible(i, 0); }
   AITER_DEVICE bool all_live() const { return distance(0) == kField; }
   AITER_DEVICE uint32_t skip() const { return distance(1) & ~distance(0); }
@@ -96,6 +141,7 @@ template <int W, int N> struct SeqMask : Words<(N * W < 32 ? 1 : N * W / 32)> {
 
   // all_visible reports whether all taps are visible to all positions; fully_visible returns the positions to which they are.
   AITER_DEVICE bool all_visible() const {
+    if constexpr (kAllVisible != 0) return (this->word[0] & kAllVisible) != 0;
     uint32_t all = ~0u;
     AITER_UNROLL
     for (int i = 0; i < this->kWords; i++) all &= this->word[i];
@@ -112,6 +158,13 @@ template <int W, int N> struct SeqMask : Words<(N * W < 32 ? 1 : N * W / 32)> {
   AITER_DEVICE void launder_all() {
     AITER_UNROLL
     for (int i = 0; i < this->kWords; i++) launder(this->word[i]);
+  }
+
+ private:
+  static constexpr uint32_t kFirstBits = kBits == 4 ? 0x11111111u : kBits == 8 ? 0x01010101u : kBits == 16 ? 0x00010001u : 1;  // of fields
+  // positions_before returns the positions from t on for which the position m before them is in front of the row.
+  static AITER_DEVICE uint32_t positions_before(int t, int m) {
+    return t >= m ? 0 : m - t < N ? (1u << (m - t)) - 1 : kField;
   }
 };
 
