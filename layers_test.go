@@ -61,6 +61,7 @@ var layers = map[string][]string{
 	"metrics":               {"jit", "internal/cache", "device"},
 	"otelaiter":             {"jit", "registry"},
 	"examples/fleetsim":     {},
+	"examples/aiterservice": {"aitercmd", "registry"},
 	"examples/service":      {"causalconv1d", "device", "examples/service/api", "metrics", "registry", "tensor", "trace"},
 	"examples/service/api":  {"tensor", "tensor/npy", "tensor/safetensors"},
 	"examples/service/load": {"examples/service/api", "tensor"},
