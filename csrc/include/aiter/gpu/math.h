@@ -37,6 +37,9 @@ AITER_DEVICE float reciprocal_fast(float p) {
 // sigmoid has a relative error of about 1e-5 where the result is a normal number.
 AITER_DEVICE float sigmoid(float p) { return reciprocal_fast(1.0f + exp2_fast(-1.44269504f * p)); }
 
+// apply_activation returns silu(y), or y.
+AITER_DEVICE float apply_activation(bool silu, float y) { return silu ? y * sigmoid(y) : y; }
+
 // silu_grad is the derivative of silu(p) = p * sigmoid(p), within a few units of float's last place.
 AITER_DEVICE float silu_grad(float p) {
   const float q = sigmoid(p);

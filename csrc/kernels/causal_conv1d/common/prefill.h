@@ -8,6 +8,7 @@
 // index tensors are checked where they are read, as common/served.h describes.
 #pragma once
 
+#include "any_width.h"
 #include "served.h"
 
 namespace aiter::conv1d::serve {
@@ -72,9 +73,10 @@ template <class T, class Act> AITER_SHARED void run_head(const Prefill& p, const
   const bool past = p.has_initial(b);
   AITER_ROLLED
   for (int64_t t = 0; t < p.width - 1 && t < r.len; t++) {
-    float y = p.bias.data ? p.bias.get(d, 0) : 0.0f;
-    AITER_ROLLED
-    for (int64_t k = 0; k < p.width; k++) y += p.weight.get(d, k) * p.value<T>(r, past, d, t - (p.width - 1) + k);
+    const float y = filter_output(p, d, t, [&](int64_t u, float* v) {
+      *v = p.value<T>(r, past, d, u);
+      return true;
+    });
     p.finish<T>(r, d, t, act(y));
   }
 }

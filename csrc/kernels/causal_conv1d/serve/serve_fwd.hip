@@ -10,7 +10,6 @@
 #include <aiter/ffi.h>
 #include <aiter/gpu.h>
 
-#include "../common/any_width.h"
 #include "../common/filter_gpu.h"
 #include "../common/groups_gpu.h"
 #include "../common/prefill_check.h"

@@ -2,7 +2,6 @@
 // precede the first token are issued before any of their values is used.
 #pragma once
 
-#include "../common/any_width.h"
 #include "../common/filter_gpu.h"
 #include "../common/served.h"
 

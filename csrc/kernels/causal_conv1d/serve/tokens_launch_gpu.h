@@ -3,7 +3,6 @@
 
 #include <aiter/dispatch.h>
 
-#include "../common/any_width.h"
 #include "few_gpu.h"
 #include "tokens_gpu.h"
 
