@@ -96,7 +96,7 @@ var limits = []limit{
 	minWaves(`update::causal_conv1d_update_flat_kernel`, 5),
 	minWaves(`update::causal_conv1d_update_team_kernel`, 4),
 	minWaves(`serve::causal_conv1d_serve_update_kernel`, 7),
-	minWaves(`serve::causal_conv1d_serve_few_kernel<.*, 2, true`, 8),
+	minWaves(`serve::causal_conv1d_serve_few_kernel<.*, 2, .*FilterKind\)1`, 8),
 	minWaves(`serve::causal_conv1d_serve_few_kernel`, 4),
 	minWaves(`serve::causal_conv1d_serve_tokens_kernel`, 3),
 	minWaves(`serve::causal_conv1d_serve_fwd_heads_kernel`, 4),

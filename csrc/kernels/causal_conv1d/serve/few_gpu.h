@@ -82,14 +82,19 @@ class FewSlot {
 
 constexpr int kFewTokens = 4;
 
-// FewTokens is C channels of a sequence. kPlain: 4 taps of type T, packed; otherwise 2 to 4 of any type.
-template <class T, int C, bool kPlain, bool kAccepts> class FewTokens {
+// FewTokens is C channels of a sequence. kKind, TW: the form of filters and the type of packed weights and biases.
+template <class T, int C, FilterKind kKind, class TW, bool kAccepts> class FewTokens {
   using V = Vec<T, C>;
   static constexpr int W = 4, H = W - 1, N = kFewTokens;
+  // A store to a sector whose load is in flight delays the load: a window of 2 taps, which is x alone, is stored after the sums, which
+  // need the loads. Where registers are few, it is stored first.
+  static constexpr bool kKeepsFirst = !kAccepts || (kKind == FilterKind::kPacked && kDType<TW> == kDType<T>);
 
  public:
   // The constructor issues the loads of the filter.
-  AITER_DEVICE FewTokens(const FewParams& a, int d) : d_(d), none_(kPlain ? 0 : W - a.width) { filter_.load(filter_of(a), d); }
+  AITER_DEVICE FewTokens(const FewParams& a, int d) : d_(d), none_(kKind == FilterKind::kPacked ? 0 : W - a.width) {
+    filter_.load(filter_of(a), d);
+  }
 
   AITER_DEVICE void load_x(const FewParams& a, uint32_t b) {
     const char* at = byte_at(byte_at(a.x, b, a.x_batch), d_, sizeof(T));
@@ -106,20 +111,18 @@ template <class T, int C, bool kPlain, bool kAccepts> class FewTokens {
     const char* at = kAccepts ? byte_at(slot_, first, a.state_last) : slot_;
     AITER_UNROLL
     for (int k = 0; k < H; k++)
-      if (has_tap(k)) value_[k] = load_vec<T, C>(reinterpret_cast<const T*>(byte_at(at, k - none_, a.state_last)));
+      if (filter_.has_tap(k)) value_[k] = load_vec<T, C>(reinterpret_cast<const T*>(byte_at(at, k - none_, a.state_last)));
   }
 
   AITER_DEVICE void convert_filter(const FewParams& a) { filter_.convert(filter_of(a)); }
 
   // run computes the sequence and writes its slot. out may be x.
   AITER_DEVICE void run(const FewParams& a, uint32_t b) {
-    if (kAccepts && a.accepted.data) keep_tokens(a);
-    else keep_window(a);
-    const Output out = output(a, b);
-    if (a.tokens == 1) return compute<1>(a, out, 0);
-    AITER_UNROLL
-    for (int i = 0; i < N; i += 2)
-      if (i == 0 || i < a.tokens) compute<2>(a, out, i);
+    const bool accepts = kAccepts && a.accepted.data;
+    if (accepts) keep_tokens(a);
+    else if (kKeepsFirst) keep_window(a);
+    compute_all(a, output(a, b));
+    if (!kKeepsFirst && !accepts) keep_window(a);
   }
 
   AITER_DEVICE void clear(const FewParams& a, uint32_t b) const {
@@ -137,7 +140,6 @@ template <class T, int C, bool kPlain, bool kAccepts> class FewTokens {
   AITER_DEVICE static FilterSource filter_of(const FewParams& a) {
     return {a.weight, a.bias, a.dim, a.width, a.packed_weight, a.packed_bias};
   }
-  AITER_DEVICE bool has_tap(int k) const { return kPlain || filter_.has_tap(k); }
 
   AITER_DEVICE Output output(const FewParams& a, uint32_t b) const {
     const void* first = a.out[0];
@@ -158,7 +160,7 @@ template <class T, int C, bool kPlain, bool kAccepts> class FewTokens {
   AITER_DEVICE void keep_window(const FewParams& a) const {
     AITER_UNROLL
     for (int k = 0; k < H; k++) {
-      if (!has_tap(k)) continue;
+      if (!filter_.has_tap(k)) continue;
       V v = value_[k + 1];
       AITER_UNROLL
       for (int n = 2; n <= N; n++)
@@ -172,7 +174,14 @@ template <class T, int C, bool kPlain, bool kAccepts> class FewTokens {
   AITER_DEVICE void keep_tokens(const FewParams& a) const {
     AITER_UNROLL
     for (int k = 1; k < H + N; k++)
-      if (k < H ? has_tap(k - 1) : k == H || k - H < a.tokens) store_entry(a, k - none_ - 1, value_[k]);
+      if (k < H ? filter_.has_tap(k - 1) : k == H || k - H < a.tokens) store_entry(a, k - none_ - 1, value_[k]);
+  }
+
+  AITER_DEVICE void compute_all(const FewParams& a, const Output& out) const {
+    if (a.tokens == 1) return compute<1>(a, out, 0);
+    AITER_UNROLL
+    for (int i = 0; i < N; i += 2)
+      if (i == 0 || i < a.tokens) compute<2>(a, out, i);
   }
 
   // compute computes token i, and together with it the next ones, up to M, that exist.
@@ -185,7 +194,7 @@ template <class T, int C, bool kPlain, bool kAccepts> class FewTokens {
         y[n][c] = filter_.bias[c];
         AITER_UNROLL
         for (int k = 0; k < W; k++)
-          if (has_tap(k)) y[n][c] = fmaf(filter_.weight[c][k], value_[i + n + k].value(c), y[n][c]);
+          if (filter_.has_tap(k)) y[n][c] = fmaf(filter_.weight[c][k], value_[i + n + k].value(c), y[n][c]);
       }
     if (a.silu) {
       AITER_UNROLL
@@ -202,7 +211,7 @@ template <class T, int C, bool kPlain, bool kAccepts> class FewTokens {
     }
   }
 
-  Filter<std::conditional_t<kPlain, T, float>, W, C, kPlain ? FilterKind::kPacked : FilterKind::kStrided, T, true> filter_;
+  Filter<TW, W, C, kKind, T, true> filter_;
   int d_, none_;     // the first channel; taps that do not exist
   char* slot_;       // its channels in entry 0 of the slot
   V value_[H + N];  // the values in front of the tokens, and the tokens
@@ -216,11 +225,11 @@ struct NoFewUsers {
 
 constexpr int kFewThreads = 64;
 // Blocks of an NVIDIA multiprocessor, or waves of an AMD SIMD unit: as many as registers allow without spilling.
-template <bool kPlain> constexpr int kFewBlocks = AITER_HIP ? 2 : kPlain ? 16 : 10;
+template <FilterKind kKind, int C> constexpr int kFewBlocks = AITER_HIP ? 2 : kKind == FilterKind::kStrided ? 10 : C <= 4 ? 16 : 8;
 
 // kOrdered: sequences that share a slot run in the order of the batch; the call has no num_accepted_tokens.
-template <class T, int C, bool kPlain, bool kOrdered>
-__global__ void __launch_bounds__(kFewThreads, kFewBlocks<kPlain>) causal_conv1d_serve_few_kernel(KernelParam<FewParams> p) {
+template <class T, int C, FilterKind kKind, class TW, bool kOrdered>
+__global__ void __launch_bounds__(kFewThreads, kFewBlocks<kKind, C>) causal_conv1d_serve_few_kernel(KernelParam<FewParams> p) {
   if constexpr (kDeviceCode) {
     constexpr bool kAccepts = !kOrdered;
     const FewParams& a = p;
@@ -229,7 +238,7 @@ __global__ void __launch_bounds__(kFewThreads, kFewBlocks<kPlain>) causal_conv1d
     pdl_trigger();
     pdl_wait();
     const FewSlot loaded(a, b, kAccepts);
-    FewTokens<T, C, kPlain, kAccepts> tokens(a, place < a.dim ? place : 0);
+    FewTokens<T, C, kKind, TW, kAccepts> tokens(a, place < a.dim ? place : 0);
     tokens.load_x(a, b);
     std::conditional_t<kOrdered, SlotUsers<FewSlots>, NoFewUsers> others{FewSlots(a)};
     uint32_t first = 0;

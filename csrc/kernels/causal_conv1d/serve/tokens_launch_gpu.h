@@ -18,9 +18,10 @@ template <class T, int W, int C, TokenForm kForm, bool kOrdered> TokenKernel tok
   return {causal_conv1d_serve_tokens_kernel<T, W, C, kForm, kOrdered>, C};
 }
 
-// plain_filter reports whether p has the filter of the kernels for 4 packed taps of type T.
-template <class T> bool plain_filter(const Served& p) {
-  return p.packed_weight && p.width == 4 && p.weight.dtype == kDType<T> && (!p.bias.data || (p.packed_bias && p.bias.dtype == kDType<T>));
+// rows_packed reports whether the taps of all channels, of type TW, are one aligned run, as the biases are.
+template <class TW> bool rows_packed(const Served& p) {
+  const bool weights = p.weight.last == 1 && p.weight.first == p.width && is_aligned(p.weight.data, 16) && p.weight.dtype == kDType<TW>;
+  return weights && (!p.bias.data || (p.packed_bias && p.bias.dtype == kDType<TW>));
 }
 
 // plain_tokens reports whether p has nothing but tokens, states and indices.
@@ -29,7 +30,7 @@ inline bool plain_tokens(const Served& p) { return !p.parents.data && !p.window.
 // kOrdered: sequences that share a slot run in order. Below 2^19 elements in a position threads of fewer channels fill a GPU earlier.
 template <class T, bool kOrdered> TokenKernel token_kernel_of(const Served& p) {
   if constexpr (kHolds4) {
-    if (plain_filter<T>(p) && plain_tokens(p)) {
+    if (p.width == 4 && rows_packed<T>(p) && plain_tokens(p)) {
       if constexpr (!kOrdered) {
         if (p.batch * p.dim >= 1 << 19) return token_kernel<T, 4, kVecElems<T>, TokenForm::kMany, kOrdered>();
       }
@@ -48,9 +49,27 @@ struct FewKernel {
 
 // few_kernel_of selects by the elements of x in a position: threads of fewer channels fill a GPU earlier, with more work for each of
 // them up to a larger size.
-template <class T, bool kPlain, bool kOrdered> FewKernel few_kernel_of(const Served& p) {
-  if (p.batch * p.dim < (!kPlain || p.seqlen > 2 ? 3 << 16 : 1 << 17)) return {causal_conv1d_serve_few_kernel<T, 2, kPlain, kOrdered>, 2};
-  return {causal_conv1d_serve_few_kernel<T, 4, kPlain, kOrdered>, 4};
+template <class T, FilterKind kKind, class TW, bool kOrdered> FewKernel few_kernel_of(const Served& p) {
+  const int64_t elements = p.batch * p.dim;
+  const bool much = p.seqlen > 2 || (kOrdered && kDType<TW> != kDType<T>);
+  if (elements < (much ? 3 << 16 : 1 << 17)) return {causal_conv1d_serve_few_kernel<T, 2, kKind, TW, kOrdered>, 2};
+  if constexpr (kKind == FilterKind::kNarrow && !kOrdered && kVecElems<T> > 4) {
+    if (p.seqlen <= 2 && elements >= (p.seqlen == 1 ? 1 << 18 : 1 << 19))
+      return {causal_conv1d_serve_few_kernel<T, kVecElems<T>, kKind, TW, kOrdered>, kVecElems<T>};
+  }
+  return {causal_conv1d_serve_few_kernel<T, 4, kKind, TW, kOrdered>, 4};
+}
+
+// few_kernel_of selects by the form of the filter.
+template <class T, bool kOrdered> FewKernel few_kernel_of(const Served& p) {
+  if (rows_packed<T>(p)) {
+    if (p.width == 4) return few_kernel_of<T, FilterKind::kPacked, T, kOrdered>(p);
+    return few_kernel_of<T, FilterKind::kNarrow, T, kOrdered>(p);
+  }
+  if constexpr (sizeof(T) < sizeof(float)) {
+    if (p.width == 4 && rows_packed<float>(p)) return few_kernel_of<T, FilterKind::kPacked, float, kOrdered>(p);
+  }
+  return few_kernel_of<T, FilterKind::kStrided, float, kOrdered>(p);
 }
 
 // takes_few reports whether the kernels of few_gpu.h take p, which takes_tokens.
@@ -113,8 +132,7 @@ inline Status launch(const TokenKernel& tokens, Served p, const OpStream& stream
 template <class T, bool kOrdered> Status launch_tokens(const Served& p, const OpStream& stream) {
   if constexpr (kHolds4) {
     if (takes_few(p) && !(kOrdered && (p.accepted.data || p.table.wide))) {
-      const FewKernel few = plain_filter<T>(p) ? few_kernel_of<T, true, kOrdered>(p) : few_kernel_of<T, false, kOrdered>(p);
-      return launch_few(few, p, sizeof(T), stream);
+      return launch_few(few_kernel_of<T, kOrdered>(p), p, sizeof(T), stream);
     }
   }
   return launch(token_kernel_of<T, kOrdered>(p), p, stream);

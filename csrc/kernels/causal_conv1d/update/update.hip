@@ -193,14 +193,18 @@ inline serve::Served served_of(const Stateful& p, DType type) {
   return s;
 }
 
-// prefers_few reports whether serve_few decodes faster than decode, whose threads have more channels.
-inline bool prefers_few(const serve::Served& s) { return s.width == 4 && s.batch * s.dim < 1 << 20 && serve::takes_few(s); }
+// prefers_few reports whether serve_few decodes faster than decode, whose threads have more channels. T: the type of x.
+template <class T> bool prefers_few(const serve::Served& s) {
+  const bool converts = s.weight.dtype != kDType<T>;
+  const int64_t most = s.width == 4 ? (converts ? INT64_MAX : 1 << 19) : s.width == 3 ? 1 << 17 : 0;
+  return s.batch * s.dim < most && serve::takes_few(s);
+}
 
 template <class T> Status launch(const Stateful& p, const OpStream& stream) {
   const serve::Served s = served_of(p, kDType<T>);
   const bool tokens = kHoldsFew && !p.cache_seqlens.data && serve::takes_tokens<T>(s);
   if constexpr (kHolds4) {
-    if (is_decoding(p) && !(tokens && prefers_few(s))) return launch(decode_kernel_of<T>(p), p, stream);
+    if (is_decoding(p) && !(tokens && prefers_few<T>(s))) return launch(decode_kernel_of<T>(p), p, stream);
   }
   if constexpr (kHoldsFew) {
     if (tokens) return serve::launch_tokens<T, true>(s, stream);
