@@ -224,12 +224,14 @@ struct NoFewUsers {
 };
 
 constexpr int kFewThreads = 64;
-// Blocks of an NVIDIA multiprocessor, or waves of an AMD SIMD unit: as many as registers allow without spilling.
-template <FilterKind kKind, int C> constexpr int kFewBlocks = AITER_HIP ? 2 : kKind == FilterKind::kStrided ? 10 : C <= 4 ? 16 : 8;
+// few_blocks returns the blocks of an NVIDIA multiprocessor, or the waves of an AMD SIMD unit: as many as registers allow without spilling.
+AITER_SHARED constexpr int few_blocks(FilterKind kind, int channels) {
+  return AITER_HIP ? 2 : kind == FilterKind::kStrided ? 10 : channels <= 4 ? 16 : 8;
+}
 
 // kOrdered: sequences that share a slot run in the order of the batch; the call has no num_accepted_tokens.
 template <class T, int C, FilterKind kKind, class TW, bool kOrdered>
-__global__ void __launch_bounds__(kFewThreads, kFewBlocks<kKind, C>) causal_conv1d_serve_few_kernel(KernelParam<FewParams> p) {
+__global__ void __launch_bounds__(kFewThreads, few_blocks(kKind, C)) causal_conv1d_serve_few_kernel(KernelParam<FewParams> p) {
   if constexpr (kDeviceCode) {
     constexpr bool kAccepts = !kOrdered;
     const FewParams& a = p;
