@@ -1,5 +1,6 @@
-// Serving updates of up to four tokens a sequence on the GPU: 2 to 4 taps, adjacent channels, x, out and states of one type in aligned
-// vectors. Offsets are products of 32-bit numbers: at this size instructions and their loads take longer than the data.
+// Serving updates of up to four tokens a sequence on the GPU: packed filters of 2 to 4 taps, adjacent channels, x, out and states of
+// one type in aligned vectors. Offsets are products of 32-bit numbers: at this size instructions and their loads take longer than the
+// data.
 //
 // Tiling: a block has 64 threads of one sequence, a thread C adjacent channels and all tokens. The loads of the filter, the indices and x
 // are in flight together, then those of the state.
@@ -37,7 +38,6 @@ struct FewParams {
   int32_t ends[2], dim, batch, tokens, slot_count, pad, most_accepted;
   int32_t width;  // at most 4
   bool slots_wide, accepted_wide, silu, clears;
-  bool packed_weight, packed_bias;
   Array2 weight, bias;  // in elements; bias.data may be null
 };
 
@@ -80,12 +80,13 @@ class FewSlot {
   IndexBits slot_, accepted_;
 };
 
-constexpr int kFewTokens = 4;
+// kFewTokens is the most tokens of a sequence, for threads of C channels.
+template <int C> constexpr int kFewTokens = C <= 4 ? 4 : 2;
 
-// FewTokens is C channels of a sequence. kKind, TW: the form of filters and the type of packed weights and biases.
+// FewTokens is C channels of a sequence. kKind, TW: the form of the packed filter and its type.
 template <class T, int C, FilterKind kKind, class TW, bool kAccepts> class FewTokens {
   using V = Vec<T, C>;
-  static constexpr int W = 4, H = W - 1, N = kFewTokens;
+  static constexpr int W = 4, H = W - 1, N = kFewTokens<C>;
   // A store to a sector whose load is in flight delays the load: a window of 2 taps, which is x alone, is stored after the sums, which
   // need the loads. Where registers are few, it is stored first.
   static constexpr bool kKeepsFirst = !kAccepts || (kKind == FilterKind::kPacked && kDType<TW> == kDType<T>);
@@ -138,7 +139,7 @@ template <class T, int C, FilterKind kKind, class TW, bool kAccepts> class FewTo
   };
 
   AITER_DEVICE static FilterSource filter_of(const FewParams& a) {
-    return {a.weight, a.bias, a.dim, a.width, a.packed_weight, a.packed_bias};
+    return {a.weight, a.bias, a.dim, a.width, true, true};
   }
 
   AITER_DEVICE Output output(const FewParams& a, uint32_t b) const {
@@ -224,14 +225,14 @@ struct NoFewUsers {
 };
 
 constexpr int kFewThreads = 64;
-// few_blocks returns the blocks of an NVIDIA multiprocessor, or the waves of an AMD SIMD unit: as many as registers allow without spilling.
-AITER_SHARED constexpr int few_blocks(FilterKind kind, int channels) {
-  return AITER_HIP ? 2 : kind == FilterKind::kStrided ? 10 : channels <= 4 ? 16 : 8;
+// few_blocks returns the blocks of an NVIDIA multiprocessor, or the waves of an AMD SIMD unit: as many as registers allow.
+AITER_SHARED constexpr int few_blocks(int channels) {
+  return AITER_HIP ? 2 : channels <= 4 ? 16 : 8;
 }
 
 // kOrdered: sequences that share a slot run in the order of the batch; the call has no num_accepted_tokens.
 template <class T, int C, FilterKind kKind, class TW, bool kOrdered>
-__global__ void __launch_bounds__(kFewThreads, few_blocks(kKind, C)) causal_conv1d_serve_few_kernel(KernelParam<FewParams> p) {
+__global__ void __launch_bounds__(kFewThreads, few_blocks(C)) causal_conv1d_serve_few_kernel(KernelParam<FewParams> p) {
   if constexpr (kDeviceCode) {
     constexpr bool kAccepts = !kOrdered;
     const FewParams& a = p;

@@ -53,34 +53,32 @@ template <class T, FilterKind kKind, class TW, bool kOrdered> FewKernel few_kern
   const int64_t elements = p.batch * p.dim;
   const bool much = p.seqlen > 2 || (kOrdered && kDType<TW> != kDType<T>);
   if (elements < (much ? 3 << 16 : 1 << 17)) return {causal_conv1d_serve_few_kernel<T, 2, kKind, TW, kOrdered>, 2};
-  if constexpr (kKind == FilterKind::kNarrow && !kOrdered && kVecElems<T> > 4) {
+  if constexpr (kKind == FilterKind::kNarrow && kDType<TW> == kDType<T> && !kOrdered && kVecElems<T> > 4) {
     if (p.seqlen <= 2 && elements >= (p.seqlen == 1 ? 1 << 18 : 1 << 19))
       return {causal_conv1d_serve_few_kernel<T, kVecElems<T>, kKind, TW, kOrdered>, kVecElems<T>};
   }
   return {causal_conv1d_serve_few_kernel<T, 4, kKind, TW, kOrdered>, 4};
 }
 
-// few_kernel_of selects by the form of the filter.
+// few_kernel_of selects by the form of the filter, which takes_few.
+template <class T, class TW, bool kOrdered> FewKernel few_kernel_of(const Served& p) {
+  if (p.width < 4) return few_kernel_of<T, FilterKind::kNarrow, TW, kOrdered>(p);
+  return few_kernel_of<T, FilterKind::kPacked, TW, kOrdered>(p);
+}
 template <class T, bool kOrdered> FewKernel few_kernel_of(const Served& p) {
-  if (rows_packed<T>(p)) {
-    if (p.width == 4) return few_kernel_of<T, FilterKind::kPacked, T, kOrdered>(p);
-    return few_kernel_of<T, FilterKind::kNarrow, T, kOrdered>(p);
-  }
-  if constexpr (sizeof(T) < sizeof(float)) {
-    if (p.width == 4 && rows_packed<float>(p)) return few_kernel_of<T, FilterKind::kPacked, float, kOrdered>(p);
-  }
-  return few_kernel_of<T, FilterKind::kStrided, float, kOrdered>(p);
+  return rows_packed<T>(p) ? few_kernel_of<T, T, kOrdered>(p) : few_kernel_of<T, float, kOrdered>(p);
 }
 
-// takes_few reports whether the kernels of few_gpu.h take p, which takes_tokens.
-inline bool takes_few(const Served& p) {
+// takes_few reports whether the kernels of few_gpu.h take p, of elements of type T, which takes_tokens.
+template <class T> bool takes_few(const Served& p) {
   const auto small = [](int64_t stride) { return stride >= 0 && stride <= INT32_MAX / 8; };
   const auto rows = [=](const Array3& a) { return small(a.batch) && small(a.last); };
   bool offsets = rows(p.x) && rows(p.state) && small(p.table.row) && small(p.accepted.row);
   for (int i = 0; i < 3; i++) offsets = offsets && (!p.out[i].data || rows(p.out[i]));
   const bool slots = p.slots <= INT32_MAX && p.batch <= INT32_MAX && (!p.table.data || p.table.columns > 0);
-  const bool tokens = p.seqlen >= 1 && p.seqlen <= kFewTokens && p.seqlen <= p.longest && !p.starts.data && !p.first.data && !p.last.data;
-  return offsets && slots && tokens && plain_tokens(p) && p.width <= 4 && (p.accepted.data || p.kept == p.width - 1);
+  const bool tokens = p.seqlen >= 1 && p.seqlen <= kFewTokens<4> && p.seqlen <= p.longest && !p.starts.data && !p.first.data && !p.last.data;
+  const bool filter = p.width <= 4 && (rows_packed<T>(p) || rows_packed<float>(p));
+  return offsets && slots && tokens && filter && plain_tokens(p) && (p.accepted.data || p.kept == p.width - 1);
 }
 
 // takes_tokens reports whether the kernels take p, of elements of type T.
@@ -111,7 +109,7 @@ inline Status launch_few(const FewKernel& few, const Served& p, int64_t size, co
     a.out_batch[i] = uint32_t(p.out[i].batch * size), a.out_last[i] = uint32_t(p.out[i].last * size);
   }
   a.slots = byte_array(p.table), a.slots_wide = p.table.wide, a.accepted = byte_array(p.accepted), a.accepted_wide = p.accepted.wide;
-  a.weight = p.weight, a.bias = p.bias, a.packed_weight = p.packed_weight, a.packed_bias = p.packed_bias;
+  a.weight = p.weight, a.bias = p.bias;
   a.ends[0] = int32_t(p.ends[0]), a.ends[1] = int32_t(p.ends[1]), a.dim = int32_t(p.dim), a.batch = int32_t(p.batch);
   a.tokens = int32_t(p.seqlen), a.width = int32_t(p.width), a.slot_count = int32_t(p.slots);
   a.pad = p.pad >= 0 && p.pad <= INT32_MAX ? int32_t(p.pad) : -1;
@@ -131,7 +129,7 @@ inline Status launch(const TokenKernel& tokens, Served p, const OpStream& stream
 // launch_tokens launches the kernel of p, which takes_tokens. kOrdered: sequences that share a slot run in order.
 template <class T, bool kOrdered> Status launch_tokens(const Served& p, const OpStream& stream) {
   if constexpr (kHolds4) {
-    if (takes_few(p) && !(kOrdered && (p.accepted.data || p.table.wide))) {
+    if (takes_few<T>(p) && !(kOrdered && (p.accepted.data || p.table.wide))) {
       return launch_few(few_kernel_of<T, kOrdered>(p), p, sizeof(T), stream);
     }
   }

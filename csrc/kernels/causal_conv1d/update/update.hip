@@ -197,7 +197,7 @@ inline serve::Served served_of(const Stateful& p, DType type) {
 template <class T> bool prefers_few(const serve::Served& s) {
   const bool converts = s.weight.dtype != kDType<T>;
   const int64_t most = s.width == 4 ? (converts ? INT64_MAX : 1 << 19) : s.width == 3 ? 1 << 17 : 0;
-  return s.batch * s.dim < most && serve::takes_few(s);
+  return s.batch * s.dim < most && serve::takes_few<T>(s);
 }
 
 template <class T> Status launch(const Stateful& p, const OpStream& stream) {
