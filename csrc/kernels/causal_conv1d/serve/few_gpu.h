@@ -233,7 +233,7 @@ AITER_SHARED constexpr int few_blocks(int channels) {
 // kOrdered: sequences that share a slot run in the order of the batch; the call has no num_accepted_tokens.
 template <class T, int C, FilterKind kKind, class TW, bool kOrdered>
 __global__ void __launch_bounds__(kFewThreads, few_blocks(C)) causal_conv1d_serve_few_kernel(KernelParam<FewParams> p) {
-  if constexpr (kDeviceCode) {
+  if constexpr (AITER_KERNEL_CODE) {
     constexpr bool kAccepts = !kOrdered;
     const FewParams& a = p;
     uint32_t b = a.chunks.quotient(blockIdx.x);
