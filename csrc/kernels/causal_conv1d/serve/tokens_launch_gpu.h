@@ -76,7 +76,8 @@ template <class T> bool takes_few(const Served& p) {
   bool offsets = rows(p.x) && rows(p.state) && small(p.table.row) && small(p.accepted.row);
   for (int i = 0; i < 3; i++) offsets = offsets && (!p.out[i].data || rows(p.out[i]));
   const bool slots = p.slots <= INT32_MAX && p.batch <= INT32_MAX && (!p.table.data || p.table.columns > 0);
-  const bool tokens = p.seqlen >= 1 && p.seqlen <= kFewTokens<4> && p.seqlen <= p.longest && !p.starts.data && !p.first.data && !p.last.data;
+  const bool indices = p.starts.data || p.first.data || p.last.data;
+  const bool tokens = p.seqlen >= 1 && p.seqlen <= kFewTokens<4> && p.seqlen <= p.longest && !indices;
   const bool filter = p.width <= 4 && (rows_packed<T>(p) || rows_packed<float>(p));
   return offsets && slots && tokens && filter && plain_tokens(p) && (p.accepted.data || p.kept == p.width - 1);
 }
