@@ -23,7 +23,7 @@ Equal folders give a set with the same digest, and a push uploads only what the 
 not have. The command reads the set back and compares its digests.
 
 --sign signs the set with a private key on P-256 in PEM, as cosign sign --key does; the
-public half belongs into AITER_JIT_KEYS of the nodes. Without it, sign the digest with cosign,
+public half belongs in AITER_JIT_KEYS of the nodes. Without it, sign the digest with cosign,
 or have nodes name the digest.
 
 The credentials are those of docker login. A REF without a scheme or with oci:// uses TLS, except

@@ -47,7 +47,7 @@ func (r Result) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: max abs err %.3g, max rel err %.3g, errors %d/%d", r.Name, r.MaxAbsErr, r.MaxRelErr, r.Mismatches, r.Elements)
 	if r.FirstBad != nil {
-		fmt.Fprintf(&b, ", first at %v: got %g, want %g", r.FirstBad, r.Got, r.Want)
+		fmt.Fprintf(&b, ", first at %v: expected %g, got %g", r.FirstBad, r.Want, r.Got)
 	}
 	if r.BeyondIdeal > 0 && r.Mismatches == 0 {
 		fmt.Fprintf(&b, ", %d worse than one rounding", r.BeyondIdeal)

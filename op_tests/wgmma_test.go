@@ -100,17 +100,27 @@ var (
 		`RET|WARPSYNC|FENCE|ERRBAR|CCTL)`)
 )
 
-// parseSASS returns the instructions of each function.
+// parseSASS returns the instructions of each function. A kernel is empty in the shards that do not compile it; of its copies the longest
+// counts.
 func parseSASS(text string) map[string][]sassInstruction {
 	functions, name := map[string][]sassInstruction{}, ""
+	var code []sassInstruction
+	end := func() {
+		if len(code) > len(functions[name]) {
+			functions[name] = code
+		}
+		code = nil
+	}
 	for line := range strings.Lines(text) {
 		if m := sassFunction.FindStringSubmatch(line); m != nil {
+			end()
 			name = m[1]
 		} else if m := sassLine.FindStringSubmatch(line); m != nil && name != "" {
 			address, _ := strconv.ParseUint(m[1], 16, 64) // sassLine matches hexadecimal digits
-			functions[name] = append(functions[name], sassInstruction{address, m[3], m[2] != ""})
+			code = append(code, sassInstruction{address, m[3], m[2] != ""})
 		}
 	}
+	end()
 	return functions
 }
 
@@ -229,6 +239,17 @@ func overwrites(running []runningGroup, first, count int) bool {
 }
 
 // TestOverwrittenFactors has a loop whose load writes a factor of the product of the iteration before, and loops that do not.
+// TestParseSASS parses listings of a kernel whose empty copies are in other shards.
+func TestParseSASS(t *testing.T) {
+	empty := "\t\tFunction : kernel\n        /*0000*/                   EXIT ;\n"
+	code := "\t\tFunction : kernel\n        /*0000*/                   MOV R1, R2 ;\n        /*0010*/                   EXIT ;\n"
+	for name, text := range map[string]string{"first": code + empty, "last": empty + code, "between": empty + code + empty} {
+		if got := parseSASS(text)["kernel"]; len(got) != 2 || got[0].text != "MOV R1, R2" || got[1].address != 0x10 {
+			t.Errorf("code %s: %v", name, got)
+		}
+	}
+}
+
 func TestOverwrittenFactors(t *testing.T) {
 	for name, c := range map[string]struct {
 		load, wait string

@@ -37,7 +37,7 @@ func (e *LayoutError) Is(target error) bool { return target == fs.ErrNotExist }
 func otherLayouts(path string) (names []string) {
 	entries, _ := os.ReadDir(path)
 	for _, e := range entries {
-		if n := layoutNumber(e.Name()); e.IsDir() && n > 0 && n != layoutVersion && isFolder(filepath.Join(path, e.Name(), "record")) {
+		if n := layoutNumber(e.Name()); e.IsDir() && n > 0 && n != layoutVersion && IsFolder(filepath.Join(path, e.Name(), "record")) {
 			names = append(names, e.Name())
 		}
 	}

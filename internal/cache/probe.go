@@ -14,7 +14,7 @@ func Probe(path string, opts Options) error {
 	if err != nil {
 		return err
 	}
-	if isFolder(d.base) {
+	if IsFolder(d.base) {
 		if d, err = Open(d.path, opts); err != nil {
 			return err
 		}

@@ -37,7 +37,7 @@ func (d *Dir) moveObstacle(from, to string) bool {
 		if err != nil {
 			return false
 		}
-		if wantFolder := path != to || isFolder(from); info.IsDir() != wantFolder {
+		if wantFolder := path != to || IsFolder(from); info.IsDir() != wantFolder {
 			_ = d.corrupt("file", "", path, (&irregularError{path, info.Mode(), wantFolder}).Error())
 			return true
 		}

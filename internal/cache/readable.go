@@ -57,7 +57,7 @@ func FindForeign(path string) (name string, err error) {
 		return "", &AccessError{path, "read", err}
 	}
 	d := newDir(path, Options{})
-	hasFolders := isFolder(filepath.Join(d.base, "record")) && isFolder(filepath.Join(d.base, "artifact"))
+	hasFolders := IsFolder(filepath.Join(d.base, "record")) && IsFolder(filepath.Join(d.base, "artifact"))
 	if isOurTag(d.tagPath()) || len(otherLayouts(path)) > 0 || hasFolders {
 		return "", nil
 	}
@@ -69,8 +69,8 @@ func isOurTag(path string) bool {
 	return err == nil && string(text) == tagText
 }
 
-// isFolder reports whether path is a folder and no symlink.
-func isFolder(path string) bool {
+// IsFolder reports whether path is a folder and no symlink.
+func IsFolder(path string) bool {
 	info, err := os.Lstat(path)
 	return err == nil && info.IsDir()
 }

@@ -201,19 +201,13 @@ func (t *EmbeddedTree) extract(dir string) error {
 		return err
 	}
 	err = os.Rename(tree, dir)
-	if err == nil || isFolder(dir) && t.intact(dir) {
+	if err == nil || cache.IsFolder(dir) && t.intact(dir) {
 		return nil
 	}
 	if err := os.Rename(dir, filepath.Join(tmp, "old")); err != nil {
 		return err
 	}
 	return os.Rename(tree, dir)
-}
-
-// isFolder reports whether path is a folder and no symlink.
-func isFolder(path string) bool {
-	info, err := os.Lstat(path)
-	return err == nil && info.IsDir()
 }
 
 // treeDigest hashes the names and contents of all files. It fails on anything but files
@@ -263,7 +257,7 @@ func IsTreeName(name string) bool {
 // TreeFault returns the damage of the embedded tree that was written to dir, "" if there
 // is none.
 func TreeFault(dir, name string) string {
-	if !isFolder(dir) {
+	if !cache.IsFolder(dir) {
 		return "it is no folder"
 	}
 	digest, err := treeDigest(os.DirFS(dir))

@@ -48,12 +48,6 @@ type frame struct {
 // errNoFunc is returned for a call of the zero Func.
 var errNoFunc = errors.New("the function to call is the zero Func: get one from Module.Func")
 
-// Call is [Support.CallReturning] without the result.
-func (s *Support) Call(f Func, stream Stream, args []Any) error {
-	_, err := s.CallReturning(f, stream, args)
-	return err
-}
-
 // CallReturning calls f, and returns its result: a number, a bool or none. It returns when the operator has queued its work on the
 // stream; on the host the work is then complete. The caller keeps the tensors of args alive until the call returns. An error of the
 // operator is a *CallError.

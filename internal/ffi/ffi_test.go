@@ -102,7 +102,7 @@ func (b *libraries) call(t testing.TB, m *ffi.Module, s ffi.Stream, op string, a
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = b.support.Call(f, s, pack(t, args))
+	_, err = b.support.CallReturning(f, s, pack(t, args))
 	runtime.KeepAlive(args)
 	return err
 }
@@ -342,7 +342,7 @@ func TestLoadErrors(t *testing.T) {
 	if !errors.As(err, &missing) || missing.Symbol != "__tvm_ffi_absent" || !strings.Contains(err.Error(), "echo.so") {
 		t.Errorf("missing operator: got %v", err)
 	}
-	if err := b.support.Call(ffi.Func{}, ffi.Stream{}, nil); err == nil {
+	if _, err := b.support.CallReturning(ffi.Func{}, ffi.Stream{}, nil); err == nil {
 		t.Error("call of no operator: no error")
 	}
 }
@@ -376,7 +376,7 @@ func BenchmarkCall(b *testing.B) {
 	b.Run("op", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if err := m.support.Call(f, ffi.Stream{}, args); err != nil {
+			if _, err := m.support.CallReturning(f, ffi.Stream{}, args); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -17,7 +17,7 @@ func TestParams(t *testing.T) {
 	}
 	get := func(f ffi.Func) float64 {
 		out := zeros(t, tensor.Float32, 1)
-		if err := b.support.Call(f, ffi.Stream{}, []ffi.Any{ffi.Tensor(out)}); err != nil {
+		if _, err := b.support.CallReturning(f, ffi.Stream{}, []ffi.Any{ffi.Tensor(out)}); err != nil {
 			t.Fatal(err)
 		}
 		return read(t, out)[0]
