@@ -49,6 +49,9 @@ func TestServingLarge(t *testing.T) {
 			Width: 4, SiLU: true, Layout: optests.ChannelLast, WithInitial: n > 1, WithSeqIdx: n > 2}})
 		cases = append(cases, optests.Case{DType: dt, Seed: uint64(n), Params: optests.Conv1d{Batch: 130, Dim: 2048, Seqlen: int64(1 + n),
 			Width: int64(4 - n%2), SiLU: n > 0, Layout: optests.ChannelLast, WithInitial: true, WithFinal: n%2 == 0}})
+		// Sequences of one and of two tokens that take all channels of a vector, with filters of 2 and 3 taps.
+		cases = append(cases, optests.Case{DType: dt, Seed: uint64(n), Params: optests.Conv1d{Batch: int64(130 << (n % 2)), Dim: 2048,
+			Seqlen: int64(1 + n%2), Width: int64(2 + n/2), SiLU: true, Layout: optests.ChannelLast}})
 	}
 	for _, op := range []string{"causal_conv1d_serve_update", "causal_conv1d_update_split_qkv", "causal_conv1d_update"} {
 		t.Run(op, func(t *testing.T) { target.checkIdeal(t, op, slices.Values(cases)) })
@@ -69,6 +72,11 @@ func adjacentCases() []optests.Case {
 			c.WeightDType = tensor.Float32
 		}
 		cases = append(cases, c)
+	}
+	for n := range 32 { // float32 filters of 2 and 3 taps, one to four tokens
+		cases = append(cases, optests.Case{DType: types[n%2], Seed: uint64(n), WeightDType: tensor.Float32, Params: optests.Conv1d{
+			Batch: 3, Dim: 32, Seqlen: int64(1 + n/4%4), Width: int64(2 + n/2%2), SiLU: n%3 == 0, NoBias: n%5 == 4, Layout: optests.ChannelLast,
+			WithInitial: n >= 16}})
 	}
 	return cases
 }

@@ -238,7 +238,6 @@ func overwrites(running []runningGroup, first, count int) bool {
 	return false
 }
 
-// TestOverwrittenFactors has a loop whose load writes a factor of the product of the iteration before, and loops that do not.
 // TestParseSASS parses listings of a kernel whose empty copies are in other shards.
 func TestParseSASS(t *testing.T) {
 	empty := "\t\tFunction : kernel\n        /*0000*/                   EXIT ;\n"
@@ -250,6 +249,7 @@ func TestParseSASS(t *testing.T) {
 	}
 }
 
+// TestOverwrittenFactors has a loop whose load writes a factor of the product of the iteration before, and loops that do not.
 func TestOverwrittenFactors(t *testing.T) {
 	for name, c := range map[string]struct {
 		load, wait string

@@ -1,5 +1,5 @@
-// One output at a time, all values from memory: for any width, strides, masks and states. Outputs that the kernels of rows cannot compute
-// take it, and so do backward, update, varlen_heads and the heads of served sequences for widths without a kernel.
+// One output at a time, all values from memory: for any width, strides, masks and states. It computes the outputs that the kernels of
+// rows leave out, and those of backward, update, varlen_heads and the first positions of served sequences for widths without a kernel.
 //
 // Reduction: over the width, in one thread's fp32 registers, the oldest value first.
 #pragma once

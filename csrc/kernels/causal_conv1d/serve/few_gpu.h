@@ -87,8 +87,9 @@ template <int C> constexpr int kFewTokens = C <= 4 ? 4 : 2;
 template <class T, int C, FilterKind kKind, class TW, bool kAccepts> class FewTokens {
   using V = Vec<T, C>;
   static constexpr int W = 4, H = W - 1, N = kFewTokens<C>;
-  // A store to a sector whose load is in flight delays the load: a window of 2 taps, which is x alone, is stored after the sums, which
-  // need the loads. Where registers are few, it is stored first.
+  // The slot is stored after the sums, which wait for the loads of the state: a store to a sector whose load is in flight delays the
+  // load, and a window of 2 taps, x alone, depends on no load. With 4 taps of x's type, and in causal_conv1d_update, the store first takes
+  // fewer registers and is faster.
   static constexpr bool kKeepsFirst = !kAccepts || (kKind == FilterKind::kPacked && kDType<TW> == kDType<T>);
 
  public:
@@ -178,6 +179,7 @@ template <class T, int C, FilterKind kKind, class TW, bool kAccepts> class FewTo
       if (k < H ? filter_.has_tap(k - 1) : k == H || k - H < a.tokens) store_entry(a, k - none_ - 1, value_[k]);
   }
 
+  // compute_all computes all tokens.
   AITER_DEVICE void compute_all(const FewParams& a, const Output& out) const {
     if (a.tokens == 1) return compute<1>(a, out, 0);
     AITER_UNROLL

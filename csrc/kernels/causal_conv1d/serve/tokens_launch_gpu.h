@@ -18,10 +18,17 @@ template <class T, int W, int C, TokenForm kForm, bool kOrdered> TokenKernel tok
   return {causal_conv1d_serve_tokens_kernel<T, W, C, kForm, kOrdered>, C};
 }
 
-// rows_packed reports whether the taps of all channels, of type TW, are one aligned run, as the biases are.
-template <class TW> bool rows_packed(const Served& p) {
-  const bool weights = p.weight.last == 1 && p.weight.first == p.width && is_aligned(p.weight.data, 16) && p.weight.dtype == kDType<TW>;
-  return weights && (!p.bias.data || (p.packed_bias && p.bias.dtype == kDType<TW>));
+// is_run reports whether the taps of all channels follow each other without gaps, from an aligned address on.
+inline bool is_run(const Problem& p) { return p.weight.last == 1 && p.weight.first == p.width && is_aligned(p.weight.data, 16); }
+
+// packed_weight reports whether a thread of the kernels for 4 or 8 taps may load a channel's taps as a vector.
+inline bool packed_weight(const Problem& p) { return is_run(p) && (p.width == 4 || p.width == 8); }
+
+inline bool packed_bias(const Problem& p) { return p.bias.first == 1 && is_aligned(p.bias.data, 16); }
+
+// packed_filter reports whether the filter is packed, of any width, with taps and biases of type TW.
+template <class TW> bool packed_filter(const Served& p) {
+  return is_run(p) && p.weight.dtype == kDType<TW> && (!p.bias.data || (p.packed_bias && p.bias.dtype == kDType<TW>));
 }
 
 // plain_tokens reports whether p has nothing but tokens, states and indices.
@@ -30,7 +37,7 @@ inline bool plain_tokens(const Served& p) { return !p.parents.data && !p.window.
 // kOrdered: sequences that share a slot run in order. Below 2^19 elements in a position threads of fewer channels fill a GPU earlier.
 template <class T, bool kOrdered> TokenKernel token_kernel_of(const Served& p) {
   if constexpr (kHolds4) {
-    if (p.width == 4 && rows_packed<T>(p) && plain_tokens(p)) {
+    if (p.width == 4 && packed_filter<T>(p) && plain_tokens(p)) {
       if constexpr (!kOrdered) {
         if (p.batch * p.dim >= 1 << 19) return token_kernel<T, 4, kVecElems<T>, TokenForm::kMany, kOrdered>();
       }
@@ -47,9 +54,9 @@ struct FewKernel {
   int channels;
 };
 
-// few_kernel_of selects by the elements of x in a position: threads of fewer channels fill a GPU earlier, with more work for each of
-// them up to a larger size.
-template <class T, FilterKind kKind, class TW, bool kOrdered> FewKernel few_kernel_of(const Served& p) {
+// few_kernel_of_size selects by the elements of x in a position: threads of fewer channels fill a GPU earlier, with more work for each
+// of them up to a larger size. The sizes are those of an H200.
+template <class T, FilterKind kKind, class TW, bool kOrdered> FewKernel few_kernel_of_size(const Served& p) {
   const int64_t elements = p.batch * p.dim;
   const bool much = p.seqlen > 2 || (kOrdered && kDType<TW> != kDType<T>);
   if (elements < (much ? 3 << 16 : 1 << 17)) return {causal_conv1d_serve_few_kernel<T, 2, kKind, TW, kOrdered>, 2};
@@ -60,13 +67,15 @@ template <class T, FilterKind kKind, class TW, bool kOrdered> FewKernel few_kern
   return {causal_conv1d_serve_few_kernel<T, 4, kKind, TW, kOrdered>, 4};
 }
 
-// few_kernel_of selects by the form of the filter, which takes_few.
-template <class T, class TW, bool kOrdered> FewKernel few_kernel_of(const Served& p) {
-  if (p.width < 4) return few_kernel_of<T, FilterKind::kNarrow, TW, kOrdered>(p);
-  return few_kernel_of<T, FilterKind::kPacked, TW, kOrdered>(p);
+// few_kernel_of_width selects by the width of a packed filter of type TW.
+template <class T, class TW, bool kOrdered> FewKernel few_kernel_of_width(const Served& p) {
+  if (p.width < 4) return few_kernel_of_size<T, FilterKind::kNarrow, TW, kOrdered>(p);
+  return few_kernel_of_size<T, FilterKind::kPacked, TW, kOrdered>(p);
 }
+
+// few_kernel_of returns the kernel for p, which takes_few.
 template <class T, bool kOrdered> FewKernel few_kernel_of(const Served& p) {
-  return rows_packed<T>(p) ? few_kernel_of<T, T, kOrdered>(p) : few_kernel_of<T, float, kOrdered>(p);
+  return packed_filter<T>(p) ? few_kernel_of_width<T, T, kOrdered>(p) : few_kernel_of_width<T, float, kOrdered>(p);
 }
 
 // takes_few reports whether the kernels of few_gpu.h take p, of elements of type T, which takes_tokens.
@@ -78,7 +87,7 @@ template <class T> bool takes_few(const Served& p) {
   const bool slots = p.slots <= INT32_MAX && p.batch <= INT32_MAX && (!p.table.data || p.table.columns > 0);
   const bool indices = p.starts.data || p.first.data || p.last.data;
   const bool tokens = p.seqlen >= 1 && p.seqlen <= kFewTokens<4> && p.seqlen <= p.longest && !indices;
-  const bool filter = p.width <= 4 && (rows_packed<T>(p) || rows_packed<float>(p));
+  const bool filter = p.width <= 4 && (packed_filter<T>(p) || packed_filter<float>(p));
   return offsets && slots && tokens && filter && plain_tokens(p) && (p.accepted.data || p.kept == p.width - 1);
 }
 
@@ -136,11 +145,5 @@ template <class T, bool kOrdered> Status launch_tokens(const Served& p, const Op
   }
   return launch(token_kernel_of<T, kOrdered>(p), p, stream);
 }
-
-inline bool packed_weight(const Problem& p) {
-  return p.weight.last == 1 && p.weight.first == p.width && (p.width == 4 || p.width == 8) && is_aligned(p.weight.data, 16);
-}
-
-inline bool packed_bias(const Problem& p) { return p.bias.first == 1 && is_aligned(p.bias.data, 16); }
 
 }  // namespace aiter::conv1d::serve
