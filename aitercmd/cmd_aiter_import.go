@@ -196,8 +196,7 @@ func (a *app) aiterCheck(ctx context.Context, args, modules []string) error {
 			plural(len(differences), "difference"))
 	}
 	if !a.json {
-		_, err = fmt.Fprintf(a.out, "%s%s: no differences from %s in %s: %s\n", c.Dir, ofCommit(c.Commit),
-			recordedInterface(want.Commit),
+		_, err = fmt.Fprintf(a.out, "%s%s: no differences from %s in %s: %s\n", c.Dir, ofCommit(c.Commit), recordedInterface(want.Commit),
 			plural(len(compared), "module"), strings.Join(slices.Sorted(slices.Values(compared)), ", "))
 	}
 	return err

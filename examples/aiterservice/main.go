@@ -1,6 +1,6 @@
 // Command aiterservice lists what two inference services need of AMD's AIter, and builds it. AITER_CHECKOUT names a checkout of AIter.
 //
-// The program looks up each operator in the registry. It reports the module and the targets of those it finds, and why the
+// The program looks up each operator in the registry. It reports the module and the vendors of those it finds, and the reasons for which
 // others are missing. With --output it builds a prebuilt set with exactly the modules found, and prints the sizes of the libraries.
 package main
 
@@ -14,13 +14,14 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 
 	"github.com/aiter-go/aiter/registry"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "aiterservice:", err)
@@ -40,11 +41,11 @@ func run(ctx context.Context, args []string, out, messages io.Writer) error {
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q; the program has flags only", flags.Arg(0))
 	}
-	found, err := lookUp(ctx, needs(), messages)
+	findings, err := lookUp(ctx, needs(), messages)
 	if err != nil {
 		return err
 	}
-	modules, err := report(out, found)
+	modules, err := report(out, findings)
 	if err != nil || *output == "" {
 		return err
 	}
@@ -62,8 +63,8 @@ func run(ctx context.Context, args []string, out, messages io.Writer) error {
 type finding struct {
 	need
 	module  string   // in the registry; "": missing
-	targets []string // that the module supports
-	reason  string   // why it is missing
+	vendors []string // of the GPUs that the module supports: hip
+	reason  string   // if it is missing
 }
 
 // lookUp looks up the operators in a registry that has those of the checkout.
@@ -81,7 +82,7 @@ func lookUp(ctx context.Context, list []need, messages io.Writer) ([]finding, er
 	for _, n := range list {
 		f := finding{need: n}
 		if op, err := reg.Lookup(n.name()); err != nil {
-			f.reason = why(modules, n.function)
+			f.reason = missingReason(modules, n.function)
 		} else if name := op.Module(); !slices.ContainsFunc(modules, func(m aiterModule) bool { return slices.Contains(m.Declared, name) }) {
 			f.reason = "the checkout lacks the sources of " + name
 		} else {
@@ -89,15 +90,15 @@ func lookUp(ctx context.Context, list []need, messages io.Writer) ([]finding, er
 			if err != nil {
 				return nil, err
 			}
-			f.module, f.targets = name, m.Targets
+			f.module, f.vendors = name, m.Targets
 		}
 		out = append(out, f)
 	}
 	return out, nil
 }
 
-// why returns why the registry has no operator for a function of AIter.
-func why(modules []aiterModule, function string) string {
+// missingReason returns the reason for which the registry has no operator for a function of AIter.
+func missingReason(modules []aiterModule, function string) string {
 	i := slices.IndexFunc(modules, func(m aiterModule) bool { return slices.Contains(m.Operators, function) })
 	if i < 0 {
 		return "no module of the checkout has " + function
@@ -119,12 +120,12 @@ func why(modules []aiterModule, function string) string {
 }
 
 // report prints the findings and returns the modules to build.
-func report(out io.Writer, found []finding) ([]string, error) {
+func report(out io.Writer, findings []finding) ([]string, error) {
 	var modules []string
 	operators := 0
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "SERVICE\tNEED\tOPERATOR\tMODULE\tTARGETS")
-	for _, f := range found {
+	fmt.Fprintln(w, "SERVICE\tNEED\tOPERATOR\tMODULE\tVENDORS")
+	for _, f := range findings {
 		if f.module == "" {
 			continue
 		}
@@ -132,14 +133,14 @@ func report(out io.Writer, found []finding) ([]string, error) {
 		if !slices.Contains(modules, f.module) {
 			modules = append(modules, f.module)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", f.service, f.what, f.name(), f.module, strings.Join(f.targets, ","))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", f.service, f.what, f.name(), f.module, strings.Join(f.vendors, ","))
 	}
 	fmt.Fprintln(w, "\nSERVICE\tNEED\tMISSING\tREASON")
-	for _, f := range found {
+	for _, f := range findings {
 		if f.module == "" {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", f.service, f.what, f.function, f.reason)
 		}
 	}
-	fmt.Fprintf(w, "\noperators found: %d of %d, modules: %d\n", operators, len(found), len(modules))
+	fmt.Fprintf(w, "\noperators found: %d of %d, modules: %d\n", operators, len(findings), len(modules))
 	return modules, w.Flush()
 }

@@ -29,7 +29,7 @@ func TestSmallTree(t *testing.T) {
 	var names []string
 	for _, f := range found {
 		if f.module != "" {
-			names = append(names, f.name()+" "+f.module+" "+strings.Join(f.targets, ","))
+			names = append(names, f.name()+" "+f.module+" "+strings.Join(f.vendors, ","))
 		}
 		reasons[f.function] = f.reason
 	}
@@ -69,8 +69,8 @@ func TestSmallTree(t *testing.T) {
 	}
 }
 
-// TestWhy names the reason for functions of modules in each state.
-func TestWhy(t *testing.T) {
+// TestMissingReason has functions of modules in each state.
+func TestMissingReason(t *testing.T) {
 	t.Setenv("AITER_CHECKOUT", filepath.Join(testenv.Root(t), "op_tests/testdata/upstream"))
 	modules, err := checkoutModules(t.Context(), t.Output())
 	if err != nil {
@@ -81,7 +81,7 @@ func TestWhy(t *testing.T) {
 		"scaled":     "module_plain: no adapter; the module is possible",
 		"absent":     "no module of the checkout has absent",
 	} {
-		if got := why(modules, function); got != want {
+		if got := missingReason(modules, function); got != want {
 			t.Errorf("%s: %q, want %q", function, got, want)
 		}
 	}
