@@ -242,4 +242,16 @@ AITER_DEVICE uint32_t load_bits(const Array2& a, int64_t i) {
 
 inline bool is_aligned(const void* p, int64_t bytes) { return reinterpret_cast<uintptr_t>(p) % uintptr_t(bytes) == 0; }
 
+// taps_adjacent reports whether the taps of all channels follow each other without gaps, from an aligned address on.
+inline bool taps_adjacent(const Problem& p) { return p.weight.last == 1 && p.weight.first == p.width && is_aligned(p.weight.data, 16); }
+
+// packed_weight and packed_bias are those of a FilterSource for kernels of 4 and of 8 taps.
+inline bool packed_weight(const Problem& p) { return taps_adjacent(p) && (p.width == 4 || p.width == 8); }
+inline bool packed_bias(const Problem& p) { return p.bias.first == 1 && is_aligned(p.bias.data, 16); }
+
+// packed_filter reports whether the filter is packed, of any width, with taps and biases of the type.
+inline bool packed_filter(const Problem& p, DType type) {
+  return taps_adjacent(p) && p.weight.dtype == type && (!p.bias.data || (packed_bias(p) && p.bias.dtype == type));
+}
+
 }  // namespace aiter::conv1d

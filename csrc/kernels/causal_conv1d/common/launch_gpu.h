@@ -33,9 +33,7 @@ inline ConvParams conv_params(const Problem& p, const Array3& out) {
   ConvParams a{};
   static_cast<FilterSource&>(a) = strided_filter(p);
   a.x = p.x, a.out = out, a.seqlen = p.seqlen, a.silu = p.silu;
-  a.packed_weight = p.weight.last == 1 && p.weight.first == p.width && (p.width == 4 || p.width == 8) &&
-                    is_aligned(p.weight.data, 16);
-  a.packed_bias = p.bias.first == 1 && is_aligned(p.bias.data, 16);
+  a.packed_weight = packed_weight(p), a.packed_bias = packed_bias(p);
   return a;
 }
 

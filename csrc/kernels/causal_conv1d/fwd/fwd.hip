@@ -32,28 +32,27 @@ template <class T> __global__ void __launch_bounds__(kThreads) causal_conv1d_fwd
 }
 
 // try_launch_vectorized_channel_last and try_launch_vectorized launch a problem for the vectorized kernels.
-template <class T>
-Attempt try_launch_vectorized_channel_last(const ConvParams& rows, const Forward& p, const OpStream& stream) {
+template <class T> Attempt try_launch_vectorized_channel_last(const Forward& p, const OpStream& stream) {
   VectorizedParams a{};
   if constexpr (kHolds4) {
-    const bool planned = p.width <= (AITER_HIP ? kTaps : kTaps - 1) && plan_vectors<T>(p, rows, &a);
+    const bool planned = p.width <= (AITER_HIP ? kTaps : kTaps - 1) && plan_vectors<T>(p, &a);
     if (planned && p.width < kTaps) return launched(launch_vectors<T, FilterKind::kNarrow>(a, NoMask(), stream));
 #if AITER_HIP
     if (planned) return launched(launch_vectors<T, FilterKind::kPacked>(a, NoMask(), stream));
 #endif
   }
 #if AITER_CUDA
-  return try_launch_pairs<T>(p, rows, stream);
+  return try_launch_pairs<T>(p, stream);
 #else
   return {};
 #endif
 }
 
-template <class T> Attempt try_launch_vectorized(const ConvParams& rows, const Forward& p, const OpStream& stream) {
+template <class T> Attempt try_launch_vectorized(const Forward& p, const OpStream& stream) {
   VectorizedParams a{};
   if (p.width < 2) return {};
-  if (!positions_adjacent(p)) return try_launch_vectorized_channel_last<T>(rows, p, stream);
-  if (!plan_vectorized_channel_first<T>(p, rows, &a)) return {};
+  if (!positions_adjacent(p)) return try_launch_vectorized_channel_last<T>(p, stream);
+  if (!plan_vectorized_channel_first<T>(p, &a)) return {};
   return launched(dispatch_width(p.width, [&](auto taps) { return launch_rows<T, taps>(a, NoMask(), stream); }));
 }
 
@@ -72,9 +71,9 @@ template <class T, int W> Status launch_any_layout(const ConvParams& a, const Fo
 }
 
 template <class T> Status launch_narrow(const TensorView& x, const Forward& p, const OpStream& stream) {
-  const ConvParams rows = conv_params(p, p.out);
   if (p.seq.data || p.initial.data || p.final.data) return launch_sequences(x, p, stream);
-  if (Attempt made = try_launch_vectorized<T>(rows, p, stream)) return *made;
+  if (Attempt made = try_launch_vectorized<T>(p, stream)) return *made;
+  const ConvParams rows = conv_params(p, p.out);
   return dispatch_width(p.width, [&](auto taps) { return launch_any_layout<T, decltype(taps)::value>(rows, p, stream); });
 }
 

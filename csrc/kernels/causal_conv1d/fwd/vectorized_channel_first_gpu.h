@@ -89,9 +89,9 @@ template <class T, int W, class Policy> Status launch_rows(const VectorizedParam
 }
 
 // plan_vectorized_channel_first reports whether the kernel takes the problem, and fills its parameters in.
-template <class T> bool plan_vectorized_channel_first(const Forward& p, const ConvParams& rows, VectorizedParams* a) {
+template <class T> bool plan_vectorized_channel_first(const Forward& p, VectorizedParams* a) {
   constexpr int64_t N = kVecElems<T>;
-  if (p.seqlen % N || !fill_vectorized_params<T>(p, rows, 16, a) || !set_strides(p, &Array3::dim, p.dim, N, a)) return false;
+  if (p.seqlen % N || !fill_vectorized_params<T>(p, 16, a) || !set_strides(p, &Array3::dim, p.dim, N, a)) return false;
   const int64_t vectors = p.seqlen / N;
   if (vectors > kMaxTiles) return false;
   // Up to 32 threads side by side; fewer if most of the last ones would be idle.

@@ -226,11 +226,10 @@ __global__ void __launch_bounds__(kThreads, (kStripBlocks<T, W, C, kKind, Alignm
 }
 
 // plan_strips reports whether the kernel takes the problem, and fills its parameters in. groups: threads side by side.
-template <class T, int C, int S, class Alignment>
-bool plan_strips(const Forward& p, const ConvParams& rows, int64_t groups, VectorizedParams* a) {
+template <class T, int C, int S, class Alignment> bool plan_strips(const Forward& p, int64_t groups, VectorizedParams* a) {
   constexpr int64_t kEach = Alignment::kUnaligned ? 1 : C;
   if (p.x.dim != 1 || p.out.dim != 1 || p.dim % kEach || p.seqlen < S || p.seqlen > INT32_MAX) return false;
-  if (!fill_vectorized_params<T>(p, rows, kEach * int64_t(sizeof(T)), a)) return false;
+  if (!fill_vectorized_params<T>(p, kEach * int64_t(sizeof(T)), a)) return false;
   if (!set_strides(p, &Array3::last, p.seqlen, kEach, a)) return false;
   a->length = uint32_t(p.seqlen);
   return set_grid(groups, (p.seqlen + S - 1) / S, p.batch, a);
@@ -244,8 +243,8 @@ Status launch_strips(const VectorizedParams& a, const Alignment& alignment, cons
 }
 
 // plan_vectors and launch_vectors are for up to kTaps taps and whole vectors of channels.
-template <class T> bool plan_vectors(const Forward& p, const ConvParams& rows, VectorizedParams* a) {
-  return plan_strips<T, kChannels<T, kTaps>, kStrip, WholeChannels>(p, rows, p.dim / kChannels<T, kTaps>, a);
+template <class T> bool plan_vectors(const Forward& p, VectorizedParams* a) {
+  return plan_strips<T, kChannels<T, kTaps>, kStrip, WholeChannels>(p, p.dim / kChannels<T, kTaps>, a);
 }
 template <class T, FilterKind kKind, class Policy>
 Status launch_vectors(const VectorizedParams& a, const Policy& policy, const OpStream& stream) {

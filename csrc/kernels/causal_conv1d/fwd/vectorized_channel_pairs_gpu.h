@@ -117,18 +117,16 @@ template <int W, int S> class StripMask<WarpSeqIdx, W, S> {
 
 // launch_pairs launches a problem with S positions a thread. groups: threads side by side.
 template <class T, int W, int S, class Alignment, class Policy>
-Attempt launch_pairs(const Forward& p, const ConvParams& rows, int64_t groups, const Alignment& alignment, const Policy& policy,
-                     const OpStream& stream) {
+Attempt launch_pairs(const Forward& p, int64_t groups, const Alignment& alignment, const Policy& policy, const OpStream& stream) {
   constexpr FilterKind kKind = Alignment::kUnaligned ? FilterKind::kUnaligned : FilterKind::kPacked;
   VectorizedParams a{};
-  if (!plan_strips<T, 2, S, Alignment>(p, rows, groups, &a)) return {};
+  if (!plan_strips<T, 2, S, Alignment>(p, groups, &a)) return {};
   return launched(launch_strips<T, W, 2, S, kKind>(a, alignment, policy, stream));
 }
 
-template <class T, int W, class Alignment>
-Attempt launch_unaligned_pairs(const Forward& p, const ConvParams& rows, const OpStream& stream) {
+template <class T, int W, class Alignment> Attempt launch_unaligned_pairs(const Forward& p, const OpStream& stream) {
   const int64_t groups = (p.dim + Alignment::kAlternates) / 2 + 1;  // the first and the last pair may have one channel
-  return launch_pairs<T, W, kPairStrip>(p, rows, groups, Alignment{int32_t(p.dim)}, NoMask(), stream);
+  return launch_pairs<T, W, kPairStrip>(p, groups, Alignment{int32_t(p.dim)}, NoMask(), stream);
 }
 
 // dispatch_exact_width calls take if the width has its own kernels.
@@ -149,28 +147,28 @@ template <class F> Attempt dispatch_exact_width(int64_t width, F&& take) {
 inline bool is_small(const Forward& p) { return p.seqlen < kPairStrip || p.batch * p.seqlen * p.dim <= kSmallElements; }
 
 // try_launch_pairs_with_seq_idx requires at least 48 channels: with fewer most of a warp is idle.
-template <class T> Attempt try_launch_pairs_with_seq_idx(const Forward& p, const ConvParams& rows, const OpStream& stream) {
+template <class T> Attempt try_launch_pairs_with_seq_idx(const Forward& p, const OpStream& stream) {
   if (p.dim < 48 || p.dim > INT32_MAX / 2) return {};
   const int64_t groups = (p.dim / 2 + 31) & ~int64_t(31);
   const WholeWarps warps{{}, int32_t(p.dim)};
   const WarpSeqIdx policy{p.seq};
   return dispatch_exact_width(p.width, [&](auto width) {
     if constexpr (width == 4)
-      if (is_small(p)) return launch_pairs<T, width, kPairShort>(p, rows, groups, warps, policy, stream);
-    return launch_pairs<T, width, kPairStrip>(p, rows, groups, warps, policy, stream);
+      if (is_small(p)) return launch_pairs<T, width, kPairShort>(p, groups, warps, policy, stream);
+    return launch_pairs<T, width, kPairStrip>(p, groups, warps, policy, stream);
   });
 }
 
 // try_launch_pairs leaves unaligned float32 rows with more than 4 taps to kernels of single channels, which are as fast.
-template <class T> Attempt try_launch_pairs(const Forward& p, const ConvParams& rows, const OpStream& stream) {
+template <class T> Attempt try_launch_pairs(const Forward& p, const OpStream& stream) {
   return dispatch_exact_width(p.width, [&](auto width) {
     if constexpr (width == 4)
       if (is_small(p))
-        if (Attempt made = launch_pairs<T, width, kPairShort>(p, rows, p.dim / 2, WholeChannels(), NoMask(), stream)) return made;
-    if (Attempt made = launch_pairs<T, width, kPairStrip>(p, rows, p.dim / 2, WholeChannels(), NoMask(), stream)) return made;
+        if (Attempt made = launch_pairs<T, width, kPairShort>(p, p.dim / 2, WholeChannels(), NoMask(), stream)) return made;
+    if (Attempt made = launch_pairs<T, width, kPairStrip>(p, p.dim / 2, WholeChannels(), NoMask(), stream)) return made;
     if constexpr (sizeof(T) == 4 && width > 4) return Attempt();
-    else if (p.out.last % 2) return launch_unaligned_pairs<T, width, AlternatingOffset>(p, rows, stream);
-    else return launch_unaligned_pairs<T, width, UniformOffset>(p, rows, stream);
+    else if (p.out.last % 2) return launch_unaligned_pairs<T, width, AlternatingOffset>(p, stream);
+    else return launch_unaligned_pairs<T, width, UniformOffset>(p, stream);
   });
 }
 

@@ -43,13 +43,10 @@ inline bool set_strides(const Forward& p, int64_t Array3::*next, int64_t count, 
 
 // fill_vectorized_params fills in the parameters of both layouts, and reports whether the kernels take the problem, with x and
 // out aligned to so many bytes.
-template <class T>
-bool fill_vectorized_params(const Forward& p, const ConvParams& rows, int64_t bytes, VectorizedParams* a) {
-  const bool packed = p.weight.dtype == kDType<T> && p.weight.last == 1 && p.weight.first == p.width && is_aligned(p.weight.data, 16);
-  const bool packed_bias = !p.bias.data || (rows.packed_bias && p.bias.dtype == kDType<T>);
+template <class T> bool fill_vectorized_params(const Forward& p, int64_t bytes, VectorizedParams* a) {
   a->x = p.x.data, a->out = p.out.data, a->weight = p.weight.data, a->bias = p.bias.data;
   a->silu = p.silu, a->width = int32_t(p.width);
-  return packed && packed_bias && is_aligned(a->x, bytes) && is_aligned(a->out, bytes);
+  return packed_filter(p, kDType<T>) && is_aligned(a->x, bytes) && is_aligned(a->out, bytes);
 }
 
 // set_grid sets the axes of a launch, and reports whether one launch suffices.

@@ -68,7 +68,7 @@ Attempt try_launch_masked_channel_first(const TensorView& x, const Forward& p, c
   SeqIdx seq_idx{};
   const bool masks = source.masks(), own_ids = masks && !mask_kernel_pays<T>(p) && plan_seq_idx(p, &seq_idx);
   if (masks ? !own_ids && !mask_kernel_pays<T>(p) : p.width > kTaps) return {};
-  if (!plan_vectorized_channel_first<T>(p, conv_params(p, p.out), &a)) return {};
+  if (!plan_vectorized_channel_first<T>(p, &a)) return {};
   return launched(dispatch_width(p.width, [&](auto taps) {
     if constexpr (taps == kTaps)
       if (!masks) return launch_rows<T, taps>(a, States{p.initial, p.final}, stream);
@@ -79,12 +79,11 @@ Attempt try_launch_masked_channel_first(const TensorView& x, const Forward& p, c
 
 template <class T>
 Attempt try_launch_masked_channel_last(const TensorView& x, const Forward& p, const MaskSource& source, const OpStream& stream) {
-  const ConvParams rows = conv_params(p, p.out);
   if (p.seq.data)
-    if (Attempt made = try_launch_pairs_with_seq_idx<T>(p, rows, stream)) return made;
+    if (Attempt made = try_launch_pairs_with_seq_idx<T>(p, stream)) return made;
   if constexpr (sizeof(T) == 2 && kHolds4) {  // in float32 the general channel-last kernel is as fast
     VectorizedParams a{};
-    if (p.width > kTaps || !source.masks() || !mask_kernel_pays<T>(p) || !plan_vectors<T>(p, rows, &a)) return {};
+    if (p.width > kTaps || !source.masks() || !mask_kernel_pays<T>(p) || !plan_vectors<T>(p, &a)) return {};
     return launched(launch_with_mask<kTaps, kStrip>(x, p, source, stream, [&](const MaskWords& mask) {
       if (p.width < kTaps) return launch_vectors<T, FilterKind::kNarrow>(a, mask, stream);
       return launch_vectors<T, FilterKind::kPacked>(a, mask, stream);

@@ -18,26 +18,13 @@ template <class T, int W, int C, TokenForm kForm, bool kOrdered> TokenKernel tok
   return {causal_conv1d_serve_tokens_kernel<T, W, C, kForm, kOrdered>, C};
 }
 
-// is_run reports whether the taps of all channels follow each other without gaps, from an aligned address on.
-inline bool is_run(const Problem& p) { return p.weight.last == 1 && p.weight.first == p.width && is_aligned(p.weight.data, 16); }
-
-// packed_weight reports whether a thread of the kernels for 4 or 8 taps may load a channel's taps as a vector.
-inline bool packed_weight(const Problem& p) { return is_run(p) && (p.width == 4 || p.width == 8); }
-
-inline bool packed_bias(const Problem& p) { return p.bias.first == 1 && is_aligned(p.bias.data, 16); }
-
-// packed_filter reports whether the filter is packed, of any width, with taps and biases of type TW.
-template <class TW> bool packed_filter(const Served& p) {
-  return is_run(p) && p.weight.dtype == kDType<TW> && (!p.bias.data || (p.packed_bias && p.bias.dtype == kDType<TW>));
-}
-
 // plain_tokens reports whether p has nothing but tokens, states and indices.
 inline bool plain_tokens(const Served& p) { return !p.parents.data && !p.window.data && !p.residual.data; }
 
 // kOrdered: sequences that share a slot run in order. Below 2^19 elements in a position threads of fewer channels fill a GPU earlier.
 template <class T, bool kOrdered> TokenKernel token_kernel_of(const Served& p) {
   if constexpr (kHolds4) {
-    if (p.width == 4 && packed_filter<T>(p) && plain_tokens(p)) {
+    if (p.width == 4 && packed_filter(p, kDType<T>) && plain_tokens(p)) {
       if constexpr (!kOrdered) {
         if (p.batch * p.dim >= 1 << 19) return token_kernel<T, 4, kVecElems<T>, TokenForm::kMany, kOrdered>();
       }
@@ -75,7 +62,7 @@ template <class T, class TW, bool kOrdered> FewKernel few_kernel_of_width(const 
 
 // few_kernel_of returns the kernel for p, which takes_few.
 template <class T, bool kOrdered> FewKernel few_kernel_of(const Served& p) {
-  return packed_filter<T>(p) ? few_kernel_of_width<T, T, kOrdered>(p) : few_kernel_of_width<T, float, kOrdered>(p);
+  return packed_filter(p, kDType<T>) ? few_kernel_of_width<T, T, kOrdered>(p) : few_kernel_of_width<T, float, kOrdered>(p);
 }
 
 // takes_few reports whether the kernels of few_gpu.h take p, of elements of type T, which takes_tokens.
@@ -87,7 +74,7 @@ template <class T> bool takes_few(const Served& p) {
   const bool slots = p.slots <= INT32_MAX && p.batch <= INT32_MAX && (!p.table.data || p.table.columns > 0);
   const bool indices = p.starts.data || p.first.data || p.last.data;
   const bool tokens = p.seqlen >= 1 && p.seqlen <= kFewTokens<4> && p.seqlen <= p.longest && !indices;
-  const bool filter = p.width <= 4 && (packed_filter<T>(p) || packed_filter<float>(p));
+  const bool filter = p.width <= 4 && (packed_filter(p, kDType<T>) || packed_filter(p, DType::F32));
   return offsets && slots && tokens && filter && plain_tokens(p) && (p.accepted.data || p.kept == p.width - 1);
 }
 

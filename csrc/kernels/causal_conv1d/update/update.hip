@@ -55,10 +55,8 @@ inline bool vectors_aligned(const Stateful& p, DType type, int64_t size) {
   const bool channels_adjacent = p.state.dim == 1 && (p.length == 1 || p.state.last * size % 16 == 0);
   const bool rows = p.x.dim == 1 && p.out.dim == 1 && aligned(p.x.data, p.x.batch) && aligned(p.out.data, p.out.batch);
   const bool slots = aligned(p.state.data, p.state.batch) && (values_adjacent(p) || channels_adjacent);
-  const bool weights = p.weight.last == 1 && p.weight.first == p.width && is_aligned(p.weight.data, 16) &&
-                       (p.weight.dtype == type || p.weight.dtype == DType::F32);
-  const bool biases = !p.bias.data || (p.bias.first == 1 && is_aligned(p.bias.data, 16) && p.bias.dtype == p.weight.dtype);
-  return rows && slots && weights && biases && p.dim * size % 16 == 0;
+  const bool filter = packed_filter(p, type) || packed_filter(p, DType::F32);
+  return rows && slots && filter && p.dim * size % 16 == 0;
 }
 
 // DecodeKernel is a decoding kernel and the channels of its threads.
@@ -189,7 +187,7 @@ inline serve::Served served_of(const Stateful& p, DType type) {
   static_cast<Array3&>(s.state) = p.state, s.state.dtype = type;
   s.slots = p.slots, s.length = s.kept = p.length, s.longest = p.seqlen, s.pad = p.pad, s.clears = true;
   s.table = {p.indices.data, p.indices.stride, 0, 1, false};
-  s.packed_weight = serve::packed_weight(p), s.packed_bias = serve::packed_bias(p);
+  s.packed_weight = packed_weight(p), s.packed_bias = packed_bias(p);
   return s;
 }
 
