@@ -206,7 +206,7 @@ func TestStalledReader(t *testing.T) {
 // requests within the limits are answered, and that all memory is free afterwards.
 func TestBusy(t *testing.T) {
 	l := shortLimits()
-	l.memory = 32 << 20
+	l.memory, l.forBody = 32<<20, time.Minute // a hundred bodies at once under the race detector take seconds
 	s := start(t, l, registry.Options{})
 	body := large(t, 1<<20)
 	var answered, busy atomic.Int64
