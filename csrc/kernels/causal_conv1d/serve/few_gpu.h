@@ -121,10 +121,9 @@ template <class T, int C, FilterKind kKind, class TW, bool kAccepts> class FewTo
   // run computes the sequence and writes its slot. out may be x.
   AITER_DEVICE void run(const FewParams& a, uint32_t b) {
     const bool accepts = kAccepts && a.accepted.data;
-    if (accepts) keep_tokens(a);
-    else if (kKeepsFirst) keep_window(a);
+    if (kKeepsFirst) keep(a, accepts);
     compute_all(a, output(a, b));
-    if (!kKeepsFirst && !accepts) keep_window(a);
+    if (!kKeepsFirst) keep(a, accepts);
   }
 
   AITER_DEVICE void clear(const FewParams& a, uint32_t b) const {
@@ -156,6 +155,12 @@ template <class T, int C, FilterKind kKind, class TW, bool kAccepts> class FewTo
 
   AITER_DEVICE void store_entry(const FewParams& a, int i, const V& v) const {
     store_vec<T, C>(reinterpret_cast<T*>(byte_at(slot_, i, a.state_last)), v);
+  }
+
+  // keep writes the slot.
+  AITER_DEVICE void keep(const FewParams& a, bool accepts) const {
+    if (accepts) keep_tokens(a);
+    else keep_window(a);
   }
 
   // keep_window makes the slot the last values.
