@@ -55,7 +55,8 @@ func (o *Op) WithParams(dev tensor.Device, params map[string]int64) (*Op, error)
 }
 
 // ReadParams calls the operator, and returns the names of its launch parameters on the device of the arguments that the call reads:
-// those that a search has to vary for calls of this class. The errors are those of [Op.Call].
+// those that a search has to vary for calls of this class. Each parameter has its first declared value in the call. The errors are those
+// of [Op.Call].
 func (o *Op) ReadParams(ctx context.Context, args ...any) ([]string, error) {
 	v := o.current()
 	dev, err := v.pack(new(callBuffer), args)

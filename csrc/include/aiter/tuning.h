@@ -41,4 +41,10 @@ inline int64_t tuned(const char* name, int64_t plan) {
   return plan;
 }
 
+// tuned_among returns the value chosen for a launch parameter if it is one of some, otherwise the plan's.
+template <class... N> int64_t tuned_among(const char* name, int64_t plan, N... values) {
+  const int64_t chosen = tuned(name, plan);
+  return ((chosen == values) || ...) ? chosen : plan;
+}
+
 }  // namespace aiter

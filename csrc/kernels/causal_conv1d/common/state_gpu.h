@@ -1,6 +1,8 @@
 // The positions of a sequence that read its slot, on the GPU: one thread a channel.
 #pragma once
 
+#include <aiter/tuning.h>
+
 #include "any_width.h"
 #include "filter_gpu.h"
 #include "state.h"
@@ -164,7 +166,9 @@ AITER_DEVICE void run_head(const KernelParam<Stateful>& p, int64_t b, int64_t d,
   }
 }
 
-// threads_for returns the threads of a block for rows of dim channels.
-inline unsigned threads_for(int64_t dim) { return dim <= 64 ? 64 : dim <= 128 ? 128 : 256; }
+// threads_for returns the threads of a block for rows of dim channels: 64, 128 or 256.
+inline unsigned threads_for(int64_t dim) {
+  return unsigned(tuned_among("block", dim <= 64 ? 64 : dim <= 128 ? 128 : 256, 64, 128, 256));
+}
 
 }  // namespace aiter::conv1d

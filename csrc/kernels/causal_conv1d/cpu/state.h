@@ -5,12 +5,14 @@
 // own slot, of some sequences. T is any type of the elements' size.
 #pragma once
 
+#include <aiter/tuning.h>
+
 #include "cpu.h"
 #include "../common/state.h"
 
 namespace aiter::conv1d::state {
 
-constexpr int64_t kPart = 32 << 10;   // elements
+constexpr int64_t kPart = 32 << 10;  // elements
 
 // clear writes zeros to n positions from t on of some channels, if they are within out.
 template <class T> void clear(const Stateful& p, int64_t row, int64_t d, int64_t count, int64_t t, int64_t n) {
@@ -178,7 +180,8 @@ template <class T, template <class> class Of> Status share(const Stateful& p, DT
   const bool own = !p.has_state || !p.indices.data;  // a slot for each sequence
   const bool in_order = !p.starts.data || ordered(p);
   const int64_t average = p.starts.data ? p.seqlen / (p.batch + 1) + 1 : p.seqlen;
-  const int64_t each = own && in_order ? kPart / (average * least(p.dim, blocks.block)) + 1 : p.batch;  // sequences a part
+  int64_t each = p.batch;  // sequences a part
+  if (own && in_order) each = tuned("part", kPart) / (average * least(p.dim, blocks.block)) + 1;
   const int64_t groups = p.batch > each ? (p.batch + each - 1) / each : 1;
   bool failed = false;
   cpu::parallel(blocks.count * groups, [&](int64_t part) {
@@ -194,7 +197,7 @@ template <class T, template <class> class Of> Status share(const Stateful& p, DT
       if (s.live) of.run(s, d, count);
       else clear<T>(p, s.row, d, count, s.start, s.len);
     }
-  });
+  }, tuned("threads", cpu::kMostThreads));
   return failed ? no_memory() : Status();
 }
 

@@ -46,11 +46,15 @@ struct FewKernel {
 template <class T, FilterKind kKind, class TW, bool kOrdered> FewKernel few_kernel_of_size(const Served& p) {
   const int64_t elements = p.batch * p.dim;
   const bool much = p.seqlen > 2 || (kOrdered && kDType<TW> != kDType<T>);
-  if (elements < (much ? 3 << 16 : 1 << 17)) return {causal_conv1d_serve_few_kernel<T, 2, kKind, TW, kOrdered>, 2};
+  int64_t plan = elements < (much ? 3 << 16 : 1 << 17) ? 2 : 4;
   if constexpr (kKind == FilterKind::kNarrow && kDType<TW> == kDType<T> && !kOrdered && kVecElems<T> > 4) {
-    if (p.seqlen <= 2 && elements >= (p.seqlen == 1 ? 1 << 18 : 1 << 19))
-      return {causal_conv1d_serve_few_kernel<T, kVecElems<T>, kKind, TW, kOrdered>, kVecElems<T>};
+    if (p.seqlen <= kFewTokens<kVecElems<T>>) {
+      if (elements >= (p.seqlen == 1 ? 1 << 18 : 1 << 19)) plan = kVecElems<T>;
+      if (tuned_among("channels", plan, 2, 4, kVecElems<T>) == kVecElems<T>)
+        return {causal_conv1d_serve_few_kernel<T, kVecElems<T>, kKind, TW, kOrdered>, kVecElems<T>};
+    }
   }
+  if (tuned_among("channels", plan, 2, 4) == 2) return {causal_conv1d_serve_few_kernel<T, 2, kKind, TW, kOrdered>, 2};
   return {causal_conv1d_serve_few_kernel<T, 4, kKind, TW, kOrdered>, 4};
 }
 

@@ -79,7 +79,7 @@ template <class T, class TW> DecodeKernel decode_kernel_of(const Stateful& p) {
 }
 
 template <class T> DecodeKernel decode_kernel_of(const Stateful& p) {
-  if (!vectors_aligned(p, kDType<T>, sizeof(T))) return decode_kernel_of<T, T, 1, true>(p.width);
+  if (!vectors_aligned(p, kDType<T>, sizeof(T)) || tuned("channels", kVecElems<T>) == 1) return decode_kernel_of<T, T, 1, true>(p.width);
   return p.weight.dtype == kDType<T> ? decode_kernel_of<T, T>(p) : decode_kernel_of<T, float>(p);
 }
 
@@ -141,6 +141,9 @@ inline int log2_of(int64_t n) {
   return bits;
 }
 
+// team_bits returns log2 of the threads of a channel: those of a plan, or a tuned number up to `most`.
+inline int32_t team_bits(int64_t plan, int64_t most) { return int32_t(min64(log2_of(tuned("team", int64_t(1) << plan)), most)); }
+
 // is_flat reports whether the flat kernel takes p, of type T.
 template <class T> bool is_flat(const Stateful& p) {
   constexpr int64_t kVec = kVecElems<T>, kMost = 1 << 24;
@@ -160,11 +163,13 @@ template <class T> Status launch_flat(const Stateful& p, const OpStream& stream)
   const int64_t fit = kFlatThreads * kVec / p.length / kVec * kVec;
   const int64_t channels = min64(max64(fit, kVec), min64(kFlatThreads, (p.dim + kVec - 1) / kVec * kVec));
   const int64_t tiles = (p.dim + channels - 1) / channels;
+  const int64_t most_bits = min64(log2_of(kFlatThreads / channels), 5);
   FlatPlan plan{};
   plan.tiles = make_fastdiv(tiles), plan.length = make_fastdiv(p.length);
-  plan.channels = int32_t(channels), plan.team_bits = int32_t(min64(log2_of(kFlatThreads / channels), 5));
+  plan.channels = int32_t(channels), plan.team_bits = team_bits(most_bits, most_bits);
   // The weights of a circular state have other places for each sequence.
-  plan.sequences = p.cache_seqlens.data ? 1 : 1 << min64(log2_of(max64(p.batch * tiles / kFlatBlocks, 1)), log2_of(kFlatSequences));
+  const int64_t sequences = int64_t(1) << min64(log2_of(max64(p.batch * tiles / kFlatBlocks, 1)), log2_of(kFlatSequences));
+  plan.sequences = p.cache_seqlens.data ? 1 : int32_t(min64(tuned("sequences", sequences), kFlatSequences));
   return launch_tiles(reinterpret_cast<const void*>(causal_conv1d_update_flat_kernel<T>), p, plan, plan.sequences, kFlatThreads, stream);
 }
 
@@ -173,7 +178,7 @@ template <class T> Status launch_team(const Stateful& p, const OpStream& stream)
   TeamPlan plan{};
   plan.channels_adjacent = p.dim > 1 && distance(p.state.dim) < distance(p.state.last);
   // A thread has 8 taps or more. Adjacent channels fill at least 32 threads.
-  plan.team_bits = int32_t(min64(log2_of(max64(p.width / 8, 1)), plan.channels_adjacent ? 2 : 5));
+  plan.team_bits = team_bits(min64(log2_of(max64(p.width / 8, 1)), plan.channels_adjacent ? 2 : 5), 5);
   const int64_t channels = kTeamThreads >> plan.team_bits;
   plan.tiles = make_fastdiv((p.dim + channels - 1) / channels);
   return launch_tiles(reinterpret_cast<const void*>(causal_conv1d_update_team_kernel<T>), p, plan, 1, kTeamThreads, stream);
@@ -195,7 +200,7 @@ inline serve::Served served_of(const Stateful& p, DType type) {
 template <class T> bool prefers_few(const serve::Served& s) {
   const bool converts = s.weight.dtype != kDType<T>;
   const int64_t most = s.width == 4 ? (converts ? INT64_MAX : 1 << 19) : s.width == 3 ? 1 << 17 : 0;
-  return s.batch * s.dim < most && serve::takes_few<T>(s);
+  return serve::takes_few<T>(s) && tuned("kernel", s.batch * s.dim < most);
 }
 
 template <class T> Status launch(const Stateful& p, const OpStream& stream) {
@@ -205,12 +210,12 @@ template <class T> Status launch(const Stateful& p, const OpStream& stream) {
     if (is_decoding(p) && !(tokens && prefers_few<T>(s))) return launch(decode_kernel_of<T>(p), p, stream);
   }
   if constexpr (kHoldsFew) {
-    if (tokens) return serve::launch_tokens<T, true>(s, stream);
+    if (tokens && tuned("kernel", 1)) return serve::launch_tokens<T, true>(s, stream);
   }
   if constexpr (kHolds4) {
     if (kMostWidth <= 4 || p.width <= 4) return launch(update_kernel_of<T>(p.width), p, stream);
   }
-  if constexpr (kMostWidth > 4) return is_flat<T>(p) ? launch_flat<T>(p, stream) : launch_team<T>(p, stream);
+  if constexpr (kMostWidth > 4) return is_flat<T>(p) && tuned("kernel", 1) ? launch_flat<T>(p, stream) : launch_team<T>(p, stream);
 }
 
 static Status update(TensorView out, TensorView x, TensorView conv_state, TensorView weight, Optional<TensorView> bias,
