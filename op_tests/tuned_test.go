@@ -29,10 +29,15 @@ var tunedCases = map[string][]optests.Case{
 	"causal_conv1d_fwd": {
 		tunedCase(tensor.BFloat16, optests.Conv1d{Batch: 2, Dim: 3, Seqlen: 70, Width: 4, SiLU: true}),
 		tunedCase(tensor.BFloat16, optests.Conv1d{Batch: 2, Dim: 40, Seqlen: 21, Width: 3, Layout: optests.ChannelLast, WithSeqIdx: true}),
+		// More than 8 taps.
+		tunedCase(tensor.BFloat16, optests.Conv1d{Batch: 2, Dim: 1, Seqlen: 1048, Width: 11, SiLU: true}),
+		tunedCase(tensor.BFloat16, optests.Conv1d{Batch: 2, Dim: 8, Seqlen: 40, Width: 11, Layout: optests.ChannelLast}),
 	},
 	"causal_conv1d_bwd": {
 		tunedCase(tensor.BFloat16, optests.Conv1d{Batch: 2, Dim: 3, Seqlen: 520, Width: 4, SiLU: true}),
 		tunedCase(tensor.BFloat16, optests.Conv1d{Batch: 3, Dim: 40, Seqlen: 21, Width: 4, Layout: optests.ChannelLast}),
+		tunedCase(tensor.BFloat16, optests.Conv1d{Batch: 3, Dim: 2, Seqlen: 72, Width: 11, SiLU: true}),
+		tunedCase(tensor.BFloat16, optests.Conv1d{Batch: 1, Dim: 1, Seqlen: 3072, Width: 11}),
 	},
 	"causal_conv1d_update": {
 		// One token of few taps: aligned vectors of both kinds of states, others, and a circular state.

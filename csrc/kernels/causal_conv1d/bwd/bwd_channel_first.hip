@@ -283,7 +283,7 @@ template <class T> bool wide_is_faster(const Backward& p) {
 // run_few takes filters of up to 8 taps, run_more those of more.
 template <class T> Status run_few(const TensorView& x, const Backward& p, const OpStream& stream) {
   if constexpr (AITER_CUDA && kHolds8)
-    if (wide_is_faster<T>(p)) {
+    if (wide_is_faster<T>(p) && tuned("kernel", 1)) {
       bool taken = false;
       AITER_TRY(try_launch_few(x, p, stream, &taken));
       if (taken) return Status();

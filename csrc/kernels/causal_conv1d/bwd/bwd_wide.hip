@@ -21,7 +21,7 @@ template <class T> bool takes_group([[maybe_unused]] const WideParams& a) {
     if AITER_TARGET_CONSTEXPR (kWarpgroups) {
       const int64_t spans = (a.p.seqlen + wide::kSpan - 1) / wide::kSpan;
       return a.p.width <= kMostGroupTaps && a.p.width > (a.p.silu ? 33 : 8) && (!a.split || kIsBf16<T>) &&
-          a.p.seqlen * 4 >= spans * wide::kSpan * 3;
+          a.p.seqlen * 4 >= spans * wide::kSpan * 3 && tuned("kernel", 1);
     }
   return false;
 }

@@ -6,12 +6,12 @@
 
 namespace aiter::conv1d::bwd {
 
-constexpr int kFewRounds = 3;  // of resident warps: below them a channel is divided into segments
+constexpr int64_t kFewRounds = 3;  // of resident warps: below them a channel is divided into segments
 
 // divide divides the rows of a channel among segments of items of so many positions, so that a GPU that computes so many channels at a
 // time has enough of them: whole rows if possible.
 inline void divide(WideParams* a, int64_t positions, int64_t resident, int64_t channels) {
-  const int64_t wanted = max64(1, kFewRounds * resident / channels), items = (a->p.seqlen + positions - 1) / positions;
+  const int64_t wanted = max64(1, tuned("rounds", kFewRounds) * resident / channels), items = (a->p.seqlen + positions - 1) / positions;
   int64_t rows = max64(1, a->p.batch / wanted), each = items;
   if (a->p.batch < wanted) each = max64(min64(items, 4), items * a->p.batch / wanted);
   const int64_t parts = (items + each - 1) / each;

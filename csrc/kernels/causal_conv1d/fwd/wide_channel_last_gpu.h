@@ -170,7 +170,7 @@ Attempt try_launch_wide_blocks(const WideParams<RowSet>& problem, const Topology
   const auto memory = wide::WarpMemory::of<T>(gpu);
   a.launch.taps_bytes = memory.taps_bytes(a.launch.taps, a.launch.split);
   const int bytes = kChannels * (memory.tile_bytes(a.launch.taps) + a.launch.taps_bytes);
-  if (size_t(bytes) > kMaxSharedBytes) return {};
+  if (size_t(bytes) > kMaxSharedBytes || !tuned("kernel", 1)) return {};
   const int64_t blocks = max64(1, min64(4, gpu.shared_bytes / (bytes + 1024)));
   Problem rows = a.p;
   rows.batch = a.p.rows(), rows.dim /= kChannels;

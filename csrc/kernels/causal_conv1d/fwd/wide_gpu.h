@@ -212,6 +212,7 @@ template <class T, class RowSet> Status launch_wide(const RowSet& p, bool sequen
       p.seqlen < 1 << 30;
   if (dense && p.rows() * p.seqlen > 0)
     if (Attempt made = try_launch_wide_group<T>(a, gpu, stream)) return *made;
+  a.launch.warps = wide::block_warps(a.launch);
   const int64_t blocks = min64(dense ? kWideBlocks<T, true> : kWideBlocks<T, false>,
       gpu.shared_bytes / (int64_t(a.launch.warps) * a.launch.warp_bytes + 1024));
   const int64_t resident = gpu.multiprocessors * max64(1, blocks) * a.launch.warps;

@@ -149,8 +149,10 @@ template <class T, class RowSet, int kRows> Attempt launch_wide_group(WideParams
   const int64_t used = rows * a.p.seqlen, whole = items * wide::kSpan;
   if (used * 4 < whole * (a.launch.taps < 128 ? 3 : 2)) return {};
   if (kRows > 1 && wide::group_halo(a.launch.taps) > GroupShape<kRows>::kGap) return {};
+  if (!tuned("kernel", 1)) return {};
   int64_t each = a.launch.taps < 96 ? 1 : 4;
   while (each > 1 && a.p.dim * items < each * gpu.multiprocessors * 16) each /= 2;
+  each = max64(1, tuned("items", each));
   const int64_t parts = (items + each - 1) / each, blocks = a.p.dim * parts;
   if (items > 1 << 30 || blocks > 1 << 30) return {};
   a.launch.segments = make_fastdiv(spans), a.launch.batch = make_fastdiv(parts);

@@ -322,7 +322,7 @@ Attempt try_launch_wide_staged(const WideParams<RowSet>& problem, const Topology
   const auto groups = [&](int vectors) { return (a.p.dim + vectors * kSide - 1) / (vectors * kSide); };
   const bool four = 4 * vector_bytes <= limit && groups(4) * a.p.rows() * segments >= gpu.multiprocessors;
   const int vectors = four ? 4 : 2;
-  if (vectors * vector_bytes > limit) return {};
+  if (vectors * vector_bytes > limit || !tuned("kernel", 1)) return {};
   Problem rows = a.p;
   rows.batch = a.p.rows(), rows.dim = groups(vectors);
   a.launch.warps = 1, a.launch.warp_bytes = int32_t(vectors * vector_bytes);  // a block takes the place of a warp

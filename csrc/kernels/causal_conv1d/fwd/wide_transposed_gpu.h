@@ -341,6 +341,7 @@ Attempt try_launch_wide_transposed(const WideParams<RowSet>& problem, const Topo
   const int64_t segments = (a.p.seqlen + wide::kItem - 1) / wide::kItem, items = a.p.rows() * segments;
   const int64_t groups = (a.p.dim + TransposedMemory::kGroup - 1) / TransposedMemory::kGroup;
   if (2 * groups * items < 3 * gpu.multiprocessors || items >= 1 << 30 || groups >= 1 << 20) return {};
+  if (tuned("kernel", 2) < 2) return {};
   int64_t each = 1, least = INT64_MAX;
   for (int64_t n = 1; n <= items && n <= 256; n++) {  // a block takes as long as its items and half of one
     const int64_t rounds = (groups * n + slots - 1) / slots, time = rounds * (2 * ((items + n - 1) / n) + 1);

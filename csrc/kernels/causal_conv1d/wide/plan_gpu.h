@@ -1,6 +1,8 @@
 // The division of the work of a launch of a kernel of wide filters.
 #pragma once
 
+#include <aiter/tuning.h>
+
 #include "../common/filter_gpu.h"
 #include "../common/topology_gpu.h"
 #include "direct_gpu.h"
@@ -59,17 +61,22 @@ template <class T> inline bool vectors_aligned(const Array3& t, int64_t seqlen) 
       t.dim * int64_t(sizeof(T)) % 16 == 0;
 }
 
-// plan returns the division of all but the work range, and the memory of a tile. tiles: tiles of a stage; extra: other bytes of a warp.
+// plan returns the division of all but the work range and the warps of a block, and the memory of a tile.
 template <class T> Launch plan(const Problem& p, const Topology& gpu) {
   Launch a{};
   const WarpMemory memory = WarpMemory::of<T>(gpu);
   a.taps = int32_t(p.width < kMaxTaps ? p.width : kMaxTaps), a.passes = int32_t((p.width + a.taps - 1) / a.taps);
   a.split = p.weight.dtype != kDType<T>;
   a.warp_bytes = kStages * memory.tile_bytes(a.taps) + memory.taps_bytes(a.taps, a.split);
-  a.warps = 4;
-  while (a.warps > 1 && size_t(a.warps) * size_t(a.warp_bytes) > kMaxSharedBytes) a.warps /= 2;
   a.x_aligned = vectors_aligned<T>(p.x, p.seqlen);
   return a;
+}
+
+// block_warps returns the warps of a block, up to four, whose memory fits.
+inline int32_t block_warps(const Launch& a) {
+  int64_t warps = tuned_among("warps", 4, 1, 2, 4);
+  while (warps > 1 && size_t(warps) * size_t(a.warp_bytes) > kMaxSharedBytes) warps /= 2;
+  return int32_t(warps);
 }
 
 // launch_items calls run(launch, config) until all items of the problem are done.
@@ -79,7 +86,7 @@ template <class Run> Status launch_items(Launch a, const Problem& p, int lanes, 
   for (int64_t d = 0; d < p.dim; d += dim)
     for (int64_t b = 0; b < p.batch; b += batch) {
       const int64_t rows = min64(batch, p.batch - b), items = min64(dim, p.dim - d) * rows * segments;
-      const int64_t each = max64(1, min64((items + resident_warps - 1) / resident_warps, 64));
+      const int64_t each = max64(1, tuned("items", min64((items + resident_warps - 1) / resident_warps, 64)));
       a.dim0 = d, a.batch0 = b, a.items = uint32_t(items), a.each = uint32_t(max64(each, items / (kMaxBlocks * a.warps) + 1));
       a.segments = make_fastdiv(segments), a.batch = make_fastdiv(rows);
       const int64_t warps = (items + a.each - 1) / a.each;
