@@ -12,9 +12,9 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-const pullLong = `Pull a set of kernels from a registry, for the targets of this machine or of --arch, and for
-the CPU. The command uses a set only if REF has a digest, or if a key of --keys or AITER_JIT_KEYS
-has signed it.
+const pullLong = `Pull a set of kernels from a registry or a folder (https://HOST/FOLDER), for the targets of
+this machine or of --arch, and for the CPU. The command uses a set only if REF has a digest, or if a
+key of --keys or AITER_JIT_KEYS has signed it.
 
 Without --output the kernels become read-only caches below the kernel cache. Programs
 with this REF in AITER_JIT_REMOTE find them there and open no connection. --output DIR writes a prebuilt

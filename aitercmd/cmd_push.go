@@ -27,7 +27,8 @@ public half belongs in AITER_JIT_KEYS of the nodes. Without it, sign the digest 
 or have nodes name the digest.
 
 The credentials are those of docker login. A REF without a scheme or with oci:// uses TLS, except
-on this machine; oci+http:// never does.`
+on this machine; oci+http:// never does. REF may be file:///DIR: an OCI image layout is written
+there, to be uploaded to a web server or a bucket, which nodes name as https://HOST/DIR.`
 
 // pushFlags are the flags of push.
 type pushFlags struct {

@@ -24,7 +24,7 @@ func variables() []variable {
 	return []variable{
 		{"AITER_JIT_DIR", "the kernel cache", "$XDG_CACHE_HOME/aiter/jit, else ~/.cache/aiter/jit", "cache-dir"},
 		{"AITER_JIT_PATH", "read-only caches: a list of folders, separated by colons", "none", "cache-path"},
-		{"AITER_JIT_REMOTE", "the set of kernels in a registry that is pulled before a compile: oci://HOST/REPOSITORY:TAG", "none", ""},
+		{"AITER_JIT_REMOTE", "the set of kernels that is pulled before a compile: oci://HOST/REPOSITORY:TAG or https://HOST/FOLDER", "none", ""},
 		{"AITER_JIT_KEYS", "file or folder of PEM: the public keys that may sign sets", "none", "keys"},
 		{"AITER_JIT_REMOTE_WAIT", "limit of the time that a pull delays a build", "20s", ""},
 		{"AITER_JIT_REMOTE_CERTS", "certificates: folders HOST:PORT with ca.crt, client.cert, client.key", fleet.DefaultCerts, ""},

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"path/filepath"
 	"time"
 
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"oras.land/oras-go/v2/registry/remote"
 	"oras.land/oras-go/v2/registry/remote/auth"
 	"oras.land/oras-go/v2/registry/remote/credentials"
@@ -37,9 +39,9 @@ const (
 	maxPages     = 4 // of a list of referrers
 )
 
-// open returns the repository of a reference. Credentials are those of docker: DOCKER_CONFIG or ~/.docker/config.json, with its credential
-// helpers. Proxies are those of HTTPS_PROXY, HTTP_PROXY and NO_PROXY.
-func open(ref Reference, o Options, limits timeouts) (*remote.Repository, error) {
+// newClient returns the client of a reference. Credentials are those of docker: DOCKER_CONFIG or ~/.docker/config.json, with its
+// credential helpers. Proxies are those of HTTPS_PROXY, HTTP_PROXY and NO_PROXY.
+func newClient(ref Reference, o Options, limits timeouts) (*auth.Client, error) {
 	config, err := tlsConfig(o.Certs, ref.ref.Host())
 	if err != nil {
 		return nil, err
@@ -57,10 +59,25 @@ func open(ref Reference, o Options, limits timeouts) (*remote.Repository, error)
 	if isLoopback(ref.ref.Host()) { // its token server is on this machine too
 		client.BlockedRealmPrefixes = []netip.Prefix{}
 	}
-	return &remote.Repository{
-		Client: client, Reference: ref.ref, PlainHTTP: ref.plain,
-		MaxMetadataBytes: maxManifest, ReferrerListMaxPages: maxPages, SkipReferrersGC: true,
-	}, nil
+	return client, nil
+}
+
+// get reads a URL with one request.
+func get(ctx context.Context, client remote.Client, url string) (io.ReadCloser, http.Header, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	req.Header.Set("Accept", ocispec.MediaTypeImageManifest)
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		_ = resp.Body.Close()
+		return nil, nil, &statusError{url, resp.StatusCode}
+	}
+	return resp.Body, resp.Header, nil
 }
 
 func transport(config *tls.Config, limits timeouts) http.RoundTripper {
@@ -133,5 +150,8 @@ func tlsConfig(certs, host string) (*tls.Config, error) {
 
 // scoped returns a context in which tokens are for this repository.
 func scoped(ctx context.Context, ref Reference, actions ...string) context.Context {
+	if ref.folder != "" {
+		return ctx
+	}
 	return auth.AppendRepositoryScope(ctx, ref.ref, actions...)
 }

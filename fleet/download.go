@@ -12,8 +12,6 @@ import (
 	"hash"
 	"io"
 	"math/rand/v2"
-	"net/http"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -29,18 +27,38 @@ const (
 	maxSignatures = 32 // that are read of a set
 )
 
-// repository reads a repository. It checks the digests of all that it reads.
+// repository reads the sets of a place. It checks the digests of all that it reads.
 type repository struct {
-	*remote.Repository
+	place
 	ref Reference
 }
 
+// place is where sets are: a repository of a registry, or a folder. Each method makes one attempt.
+type place interface {
+	// manifest returns the manifest that a tag or a digest names. declared is the digest that the place gives, "" if it gives none.
+	manifest(ctx context.Context, reference string) (body io.ReadCloser, declared string, err error)
+	fetch(ctx context.Context, d digest.Digest) (io.ReadCloser, error)
+	// referrers returns manifests that may be signatures of another one.
+	referrers(ctx context.Context, of ocispec.Descriptor) ([]ocispec.Descriptor, error)
+	storage() (storage, error)
+}
+
 func openRepository(ref Reference, o Options, limits timeouts) (*repository, error) {
-	r, err := open(ref, o, limits)
+	client, err := newClient(ref, o, limits)
 	if err != nil {
 		return nil, err
 	}
-	return &repository{r, ref}, nil
+	scheme := "https"
+	switch {
+	case ref.folder != "":
+		return &repository{folder{client, ref}, ref}, nil
+	case ref.plain:
+		scheme = "http"
+	}
+	return &repository{ociRegistry{&remote.Repository{
+		Client: client, Reference: ref.ref, PlainHTTP: ref.plain,
+		MaxMetadataBytes: maxManifest, ReferrerListMaxPages: maxPages, SkipReferrersGC: true,
+	}, scheme + "://" + ref.ref.Host() + "/v2/" + ref.ref.Repository}, ref}, nil
 }
 
 // attempt repeats an answer that was cut. Requests without an answer were repeated below.
@@ -60,13 +78,13 @@ func attempt(ctx context.Context, do func() error) error {
 // manifestBytes returns the manifest that a tag or a digest names.
 func (r *repository) manifestBytes(ctx context.Context, reference string) (data []byte, err error) {
 	err = attempt(ctx, func() error {
-		resp, err := r.get(ctx, "manifests/"+reference)
+		body, declared, err := r.manifest(ctx, reference)
 		if err != nil {
 			return err
 		}
-		defer resp.Body.Close()
-		data, err = io.ReadAll(io.LimitReader(resp.Body, maxManifest+1))
-		want := cmp.Or(resp.Header.Get("Docker-Content-Digest"), digest.FromBytes(data).String())
+		defer body.Close()
+		data, err = io.ReadAll(io.LimitReader(body, maxManifest+1))
+		want := cmp.Or(declared, digest.FromBytes(data).String())
 		if strings.HasPrefix(reference, "sha256:") {
 			want = reference
 		}
@@ -83,28 +101,6 @@ func (r *repository) manifestBytes(ctx context.Context, reference string) (data 
 	return data, err
 }
 
-// get reads a path of the repository with one request. The library's own call adds a second one for answers without a length.
-func (r *repository) get(ctx context.Context, path string) (*http.Response, error) {
-	at := url.URL{Scheme: "https", Host: r.ref.ref.Host(), Path: "/v2/" + r.ref.ref.Repository + "/" + path}
-	if r.ref.plain {
-		at.Scheme = "http"
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Accept", ocispec.MediaTypeImageManifest)
-	resp, err := r.Client.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	if resp.StatusCode != http.StatusOK {
-		_ = resp.Body.Close()
-		return nil, &statusError{at.String(), resp.StatusCode}
-	}
-	return resp, nil
-}
-
 // blob copies a blob to w, which begin empties and returns for each attempt.
 func (r *repository) blob(ctx context.Context, desc ocispec.Descriptor, begin func() (io.Writer, error)) error {
 	return attempt(ctx, func() error {
@@ -112,7 +108,7 @@ func (r *repository) blob(ctx context.Context, desc ocispec.Descriptor, begin fu
 		if err != nil {
 			return err
 		}
-		body, err := r.Blobs().Fetch(ctx, desc)
+		body, err := r.fetch(ctx, desc.Digest)
 		if err != nil {
 			return err
 		}
@@ -192,12 +188,9 @@ func (r *repository) signedBy(ctx context.Context, m *manifest, keys []Key) (Key
 	refused := &UntrustedError{Reference: r.ref.String(), Digest: m.digest}
 	var list []ocispec.Descriptor
 	of := ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: digest.Digest(m.digest), Size: int64(len(m.raw))}
-	err := attempt(ctx, func() error {
-		list = nil
-		return r.Referrers(ctx, of, "", func(more []ocispec.Descriptor) error {
-			list = append(list, more...)
-			return nil
-		})
+	err := attempt(ctx, func() (err error) {
+		list, err = r.referrers(ctx, of)
+		return err
 	})
 	if err != nil && !isNotFound(err) {
 		return Key{}, fmt.Errorf("the signatures of %s: %w", m.digest, err)

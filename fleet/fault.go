@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -65,7 +66,8 @@ func (e *proxyError) Error() string {
 // isNotFound reports whether a repository does not have something.
 func isNotFound(err error) bool {
 	var status *statusError
-	return errors.Is(err, errdef.ErrNotFound) || errors.As(err, &status) && status.code == http.StatusNotFound
+	return errors.Is(err, errdef.ErrNotFound) || errors.Is(err, fs.ErrNotExist) ||
+		errors.As(err, &status) && status.code == http.StatusNotFound
 }
 
 // isBroken reports whether a connection was refused or broke. A time limit is neither.

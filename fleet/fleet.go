@@ -3,10 +3,10 @@
 //
 //	reg, err := registry.Open(ctx, registry.Options{Remote: fleet.Open}) // AITER_JIT_REMOTE, AITER_JIT_KEYS
 //
-// A set is an OCI image. It has a layer with the records of each target, and a layer for each artifact; annotations name their module and
-// target. A set is used if its reference contains the digest of its manifest, or if a key of AITER_JIT_KEYS has
-// signed that digest; signatures are those of cosign. Nothing is unpacked before. Each pulled cache is a read-only cache below the
-// user's cache, and the lookup of package jit decides whether its artifacts are used.
+// A set is an OCI image, in a registry or in a folder on a web server. It has a layer with the records of each target, and a layer for
+// each artifact; annotations name their module and target. A set is used if its reference contains the digest of its manifest, or if a
+// key of AITER_JIT_KEYS has signed that digest; signatures are those of cosign. Nothing is unpacked before. Each pulled cache is a
+// read-only cache below the user's cache, and the lookup of package jit decides whether its artifacts are used.
 //
 // Only this package imports an OCI library, so that programs without it do not contain one.
 package fleet

@@ -55,8 +55,13 @@ func isBlob(r *http.Request) bool { return strings.Contains(r.URL.Path, "/blobs/
 // ofLayers returns a function that reports whether a request is for a layer, and not for a signature.
 func ofLayers(layers []Layer) func(*http.Request) bool {
 	return func(r *http.Request) bool {
-		return slices.ContainsFunc(layers, func(l Layer) bool { return strings.HasSuffix(r.URL.Path, l.Digest) })
+		return slices.ContainsFunc(layers, func(l Layer) bool { return isOf(r, l.Digest) })
 	}
+}
+
+// isOf reports whether a request is for a digest, in a registry or a folder.
+func isOf(r *http.Request, digest string) bool {
+	return strings.HasSuffix(r.URL.Path, strings.TrimPrefix(digest, "sha256:"))
 }
 
 func isManifest(r *http.Request) bool { return strings.Contains(r.URL.Path, "/manifests/v1") }
@@ -90,6 +95,11 @@ type fault struct {
 	does     func(w http.ResponseWriter, r *http.Request, real http.Handler) bool
 }
 
+// isReferrers reports whether a request is for the signatures of a set in a registry.
+func isReferrers(r *http.Request) bool {
+	return strings.Contains(r.URL.Path, "/referrers/") || strings.Contains(r.URL.Path, "/manifests/sha256-")
+}
+
 // handler answers a request, or returns false for the answer of the real registry.
 type handler = func(w http.ResponseWriter, r *http.Request, real http.Handler) bool
 
@@ -116,7 +126,7 @@ func first(n int64, does handler) handler {
 	}
 }
 
-func faults(isLayer func(*http.Request) bool) []fault {
+func faults(isManifest, isLayer, isSignature func(*http.Request) bool) []fault {
 	stall := func(_ http.ResponseWriter, r *http.Request, _ http.Handler) bool {
 		<-r.Context().Done()
 		return true
@@ -186,9 +196,6 @@ func faults(isLayer func(*http.Request) bool) []fault {
 		http.NotFound(w, r)
 		return true
 	}
-	signatures := func(r *http.Request) bool {
-		return strings.Contains(r.URL.Path, "/referrers/") || strings.Contains(r.URL.Path, "/manifests/sha256-")
-	}
 	hangUp := func(http.ResponseWriter, *http.Request, http.Handler) bool { panic(http.ErrAbortHandler) }
 	const succeeds = 3 * time.Second // with a pause of 1 s
 	return []fault{
@@ -215,7 +222,7 @@ func faults(isLayer func(*http.Request) bool) []fault {
 		{"drip-fed blob", jit.PullTimeout, waitDelay, 0, when(isLayer, drip)},
 		{"endless manifest", jit.PullDamaged, refusalDelay, 1, when(isManifest, endless)},
 		{"edited manifest", jit.PullUntrusted, refusalDelay, 0, when(isManifest, edit)},
-		{"signature gone", jit.PullUntrusted, refusalDelay, 0, when(signatures, gone)},
+		{"signature gone", jit.PullUntrusted, refusalDelay, 0, when(isSignature, gone)},
 		{"credential expires", jit.PullDenied, refusalDelay, 0, when(isLayer, status(401, "Www-Authenticate", `Basic realm="x"`))},
 		{"layer gone", jit.PullMissing, refusalDelay, 0, when(isLayer, gone)},
 	}

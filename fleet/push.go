@@ -14,7 +14,9 @@ import (
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/sync/errgroup"
+	"oras.land/oras-go/v2/content"
 	"oras.land/oras-go/v2/errdef"
+	"oras.land/oras-go/v2/registry"
 	"oras.land/oras-go/v2/registry/remote/auth"
 
 	"github.com/aiter-go/aiter/internal/cache"
@@ -52,7 +54,11 @@ func Push(ctx context.Context, ref Reference, from *cache.Dir, signer *Signer, o
 	if err != nil {
 		return rep, err
 	}
-	p := &pushing{repo: repo, o: o, rep: &rep}
+	to, err := repo.storage()
+	if err != nil {
+		return rep, err
+	}
+	p := &pushing{repo: repo, to: to, o: o, rep: &rep}
 	ctx = scoped(ctx, ref, auth.ActionPull, auth.ActionPush)
 	set, err := p.push(ctx, layers)
 	if err == nil {
@@ -65,9 +71,17 @@ func Push(ctx context.Context, ref Reference, from *cache.Dir, signer *Signer, o
 	return rep, err
 }
 
+// storage is what a push needs of a place.
+type storage interface {
+	content.Storage
+	content.Resolver
+	registry.ReferencePusher
+}
+
 // pushing is one call of Push.
 type pushing struct {
 	repo *repository
+	to   storage
 	o    Options
 	mu   sync.Mutex // guards rep
 	rep  *PushReport
@@ -104,14 +118,14 @@ func (p *pushing) push(ctx context.Context, layers []packedLayer) (*manifest, er
 		return nil, err
 	}
 	desc := describe(ocispec.MediaTypeImageManifest, raw)
-	have, err := p.repo.Manifests().Resolve(ctx, p.repo.ref.ref.Reference)
+	have, err := p.to.Resolve(ctx, p.repo.ref.ref.Reference)
 	if err == nil && have.Digest == desc.Digest {
 		return set, nil
 	}
 	if err != nil && !errors.Is(err, errdef.ErrNotFound) {
 		return nil, err
 	}
-	if err := p.repo.Manifests().PushReference(ctx, desc, bytes.NewReader(raw), p.repo.ref.ref.Reference); err != nil {
+	if err := p.to.PushReference(ctx, desc, bytes.NewReader(raw), p.repo.ref.ref.Reference); err != nil {
 		return nil, err
 	}
 	p.uploaded(desc)
@@ -125,7 +139,7 @@ func describe(mediaType string, data []byte) ocispec.Descriptor {
 // blob uploads a blob unless the registry has it.
 func (p *pushing) blob(ctx context.Context, d ocispec.Descriptor, open func() (io.ReadCloser, error)) error {
 	plain := ocispec.Descriptor{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size}
-	if has, err := p.repo.Blobs().Exists(ctx, plain); has || err != nil {
+	if has, err := p.to.Exists(ctx, plain); has || err != nil {
 		return err
 	}
 	body, err := open()
@@ -133,7 +147,7 @@ func (p *pushing) blob(ctx context.Context, d ocispec.Descriptor, open func() (i
 		return err
 	}
 	defer body.Close()
-	if err := p.repo.Blobs().Push(ctx, plain, body); err != nil {
+	if err := p.to.Push(ctx, plain, body); err != nil {
 		return fmt.Errorf("upload of %s: %w", d.Digest, err)
 	}
 	p.uploaded(plain)
@@ -217,8 +231,8 @@ func (p *pushing) attach(ctx context.Context, set *manifest, signer *Signer) err
 		return err
 	}
 	desc := describe(ocispec.MediaTypeImageManifest, raw)
-	desc.ArtifactType = bundleType
-	if err := p.repo.Manifests().Push(ctx, desc, bytes.NewReader(raw)); err != nil {
+	desc.ArtifactType, desc.Annotations = bundleType, map[string]string{annotationSubject: set.digest}
+	if err := p.to.Push(ctx, desc, bytes.NewReader(raw)); err != nil {
 		return fmt.Errorf("signature of %s: %w", set.digest, err)
 	}
 	p.uploaded(desc)

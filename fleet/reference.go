@@ -1,18 +1,24 @@
 package fleet
 
 import (
+	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"strings"
 
+	"github.com/opencontainers/go-digest"
 	"oras.land/oras-go/v2/registry"
 )
 
 // Reference names a set: HOST/REPOSITORY:TAG or HOST/REPOSITORY@sha256:DIGEST, as an image for docker, optionally
 // after oci://. Hosts are reached by TLS, except loopback ones and those of oci+http://; oci+https:// uses TLS for loopback ones too.
+// https://HOST/FOLDER, http:// and file:///FOLDER name a set in a folder, optionally with @sha256:DIGEST.
 type Reference struct {
-	ref   registry.Reference
-	plain bool // HTTP without TLS
+	ref    registry.Reference // that of a folder has no repository
+	plain  bool               // HTTP without TLS
+	folder string             // URL, "" for a set in a registry
+	dir    string             // path of a folder in the file system, "" for others
 }
 
 // ReferenceError reports a reference with invalid syntax.
@@ -22,7 +28,7 @@ type ReferenceError struct {
 }
 
 func (e *ReferenceError) Error() string {
-	return fmt.Sprintf("reference %q: %v; expected oci://HOST/REPOSITORY:TAG or oci://HOST/REPOSITORY@sha256:DIGEST", e.Value, e.Err)
+	return fmt.Sprintf("reference %q: %v; expected oci://HOST/REPOSITORY:TAG, @sha256:DIGEST for :TAG, or https://HOST/FOLDER", e.Value, e.Err)
 }
 
 // Unwrap returns the reason.
@@ -37,6 +43,8 @@ func ParseReference(s string) (Reference, error) {
 	r := Reference{}
 	switch scheme {
 	case "oci", "oci+http", "oci+https":
+	case "https", "http", "file":
+		return parseFolder(s)
 	default:
 		return r, &ReferenceError{s, fmt.Errorf("unknown scheme %q", scheme)}
 	}
@@ -55,6 +63,33 @@ func ParseReference(s string) (Reference, error) {
 	return r, nil
 }
 
+// parseFolder parses a reference to a folder.
+func parseFolder(s string) (Reference, error) {
+	at, sum, pinned := strings.Cut(s, "@sha256:")
+	r := Reference{folder: strings.TrimRight(at, "/")}
+	u, err := url.Parse(r.folder)
+	switch {
+	case err != nil:
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		err = errors.New("it has a user, a query or a fragment, which logs would show; credentials are those of docker login")
+	case (u.Host == "") != (u.Scheme == "file") || u.Host+u.Path == "":
+		err = errors.New("expected a host, or file:// and an absolute folder")
+	case pinned && digest.NewDigestFromEncoded(digest.SHA256, sum).Validate() != nil, strings.Contains(u.Path, "@"):
+		err = errors.New("its digest is no SHA-256")
+	}
+	if err != nil {
+		return r, &ReferenceError{s, err}
+	}
+	r.ref = registry.Reference{Registry: u.Host, Reference: folderTag}
+	if u.Scheme == "file" {
+		r.dir = u.Path
+	}
+	if pinned {
+		r.ref.Reference = "sha256:" + sum
+	}
+	return r, nil
+}
+
 // isLoopback reports whether a host, with or without a port, is this machine.
 func isLoopback(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
@@ -67,8 +102,16 @@ func isLoopback(host string) bool {
 // Pinned reports whether the reference contains the digest of a manifest.
 func (r Reference) Pinned() bool { return r.ref.ValidateReferenceAsDigest() == nil }
 
-// String returns the reference without the scheme.
-func (r Reference) String() string { return r.ref.String() }
+// String returns the reference, that of a registry without the scheme.
+func (r Reference) String() string {
+	switch {
+	case r.folder == "":
+		return r.ref.String()
+	case r.Pinned():
+		return r.folder + "@" + r.ref.Reference
+	}
+	return r.folder
+}
 
 // at returns the reference of the same repository with a digest.
 func (r Reference) at(digest string) Reference {

@@ -24,6 +24,7 @@ const (
 	annotationPart     = annotation + "part"     // of an artifact's layer: "op dtype=float16", "" for the whole module
 	annotationArtifact = annotation + "artifact" // of an artifact's layer: its ID
 	annotationSize     = annotation + "size"     // of a layer: bytes of the tar file
+	annotationSubject  = annotation + "subject"  // of a signature in the index of a folder: digest of the signed manifest
 )
 
 const (

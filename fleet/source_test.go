@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -209,17 +210,24 @@ func TestFaults(t *testing.T) {
 	f, r := prebuilt(t), startRegistry(t)
 	private, public := newKeys(t)
 	rep := push(t, r.Host+"/aiter/kernels:v1", f.built, private)
-	for i, c := range faults(ofLayers(rep.Layers)) {
+	checkFaults(t, f, r.Host, "oci://%s/aiter/kernels:v1", public, func() []fault {
+		return faults(isManifest, ofLayers(rep.Layers), isReferrers)
+	})
+}
+
+// checkFaults starts a node with each fault of a server. remote is the reference, with %s for the host.
+func checkFaults(t *testing.T, f fixture, host, remote, keys string, list func() []fault) {
+	for i, c := range list() {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel() // they wait for most of their time
 			if c.most > 7*time.Second {
 				testenv.Long(t)
 			}
-			p := newProxy(t, r.Host)
+			p := newProxy(t, host)
 			within(t, "delay of the start", c.most, func() time.Duration {
 				p.requests.Store(0)
-				p.set(faults(ofLayers(rep.Layers))[i].does) // one that counts from 0
-				n := newNode(t, f, "oci://"+p.Host+"/aiter/kernels:v1", public)
+				p.set(list()[i].does) // one that counts from 0
+				n := newNode(t, f, fmt.Sprintf(remote, p.Host), keys)
 				if c.cause == "" {
 					n.env["AITER_NO_COMPILE"] = "1"
 					_, _, took, err := n.start()
@@ -273,9 +281,11 @@ func TestConfiguration(t *testing.T) {
 		{"unset", "", "", "", ""},
 		{"pinned", "oci://registry.example/k@sha256:" + someKey, "", "", ""},
 		{"keys", "oci://registry.example/k:v1", public, "5s", ""},
+		{"folder", "https://cdn.example/set", public, "5s", ""},
+		{"folder without keys", "https://cdn.example/set", "", "", "AITER_JIT_REMOTE is .* it has no digest and AITER_JIT_KEYS names no keys"},
 		{"neither", "oci://registry.example/k:v1", "", "", "AITER_JIT_REMOTE is .* it has no digest and AITER_JIT_KEYS names no keys"},
 		{"no such keys", "oci://registry.example/k:v1", "/nowhere", "", "AITER_JIT_KEYS is \"/nowhere\""},
-		{"syntax", "https://registry.example/k:v1", public, "", "AITER_JIT_REMOTE is .*unknown scheme"},
+		{"syntax", "ftp://registry.example/k:v1", public, "", "AITER_JIT_REMOTE is .*unknown scheme"},
 		{"wait", "oci://registry.example/k:v1", public, "soon", "AITER_JIT_REMOTE_WAIT is \"soon\": expected a time above 0"},
 		{"no wait", "oci://registry.example/k:v1", public, "0s", "expected a time above 0"},
 	} {

@@ -36,7 +36,11 @@ func TestAnotherSignature(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pushing := &pushing{repo: repo, o: Options{}.resolve(), rep: &PushReport{}}
+	to, err := repo.storage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pushing := &pushing{repo: repo, to: to, o: Options{}.resolve(), rep: &PushReport{}}
 	if err := pushing.attach(t.Context(), &manifest{digest: signed.Digest, raw: raw}, signer); err != nil {
 		t.Fatal(err)
 	}
