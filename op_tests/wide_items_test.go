@@ -147,6 +147,17 @@ func TestWideFewTaps(t *testing.T) {
 	target.checkTolerance(t, "causal_conv1d_bwd", gpuCases(c, weights, states))
 }
 
+// TestWideUnevenBlocks tests wide filters whose forward kernel for Hopper gives a block two or four spans of a channel, fewer in its last
+// block, and one in the blocks of the last channels.
+func TestWideUnevenBlocks(t *testing.T) {
+	target := open(t)
+	problem := func(batch, dim, seqlen, width int64) optests.Case {
+		return optests.Case{DType: tensor.BFloat16, Params: optests.Conv1d{Batch: batch, Dim: dim, Seqlen: seqlen, Width: width}}
+	}
+	target.checkTolerance(t, "causal_conv1d_fwd", gpuCases(
+		problem(5, 1100, 4096, 9), problem(9, 1000, 3100, 33), problem(17, 1000, 1600, 16), problem(1, 250, 146_000, 20)))
+}
+
 // TestWideManyChannels tests wide filters of so many channels that all multiprocessors have several blocks, whose products wait for each
 // other: what is written too early shows up then.
 func TestWideManyChannels(t *testing.T) {

@@ -135,8 +135,12 @@ __global__ void AITER_LAUNCH_BOUNDS(wide::kGroupThreads, kGroupBlocks<kRows>)
 #if AITER_WGMMA
   if constexpr (AITER_KERNEL_CODE) {
     extern __shared__ __align__(1024) char lines[];
-    const uint32_t d = a.launch.batch.quotient(blockIdx.x), span = (blockIdx.x - d * a.launch.batch.divisor) * a.launch.each,
-        end = span + a.launch.each;
+    uint32_t d = a.launch.batch.quotient(blockIdx.x), n = blockIdx.x - d * a.launch.batch.divisor, each = a.launch.each;
+    if (d >= a.launch.tail) {
+      n = blockIdx.x - a.launch.tail * a.launch.batch.divisor, d = n / a.launch.items, n -= d * a.launch.items;
+      d += a.launch.tail, each = 1;
+    }
+    const uint32_t span = n * each, end = span + each;
     WideGroup<T, RowSet, kRows>(a, lines).run(d, span, end < a.launch.items ? end : a.launch.items);
   }
 #endif
@@ -150,11 +154,15 @@ template <class T, class RowSet, int kRows> Attempt launch_wide_group(WideParams
   if (used * 4 < whole * (a.launch.taps < 128 ? 3 : 2)) return {};
   if (kRows > 1 && wide::group_halo(a.launch.taps) > GroupShape<kRows>::kGap) return {};
   if (!tuned("kernel", 1)) return {};
-  int64_t each = a.launch.taps < 96 ? 1 : 4;
+  int64_t each = 4;  // spans of a block: fewer reads of a channel's taps, fewer starts
   while (each > 1 && a.p.dim * items < each * gpu.multiprocessors * 16) each /= 2;
   each = max64(1, tuned("items", each));
-  const int64_t parts = (items + each - 1) / each, blocks = a.p.dim * parts;
+  const int64_t parts = (items + each - 1) / each;
+  // Blocks of the last channels have one span, about a round of them: multiprocessors end at more even times.
+  const int64_t round = gpu.multiprocessors * kGroupBlocks<kRows>, last = each > 1 ? min64(a.p.dim / 2, round / items) : 0;
+  const int64_t blocks = (a.p.dim - last) * parts + last * items;
   if (items > 1 << 30 || blocks > 1 << 30) return {};
+  a.launch.tail = uint32_t(a.p.dim - last);
   a.launch.segments = make_fastdiv(spans), a.launch.batch = make_fastdiv(parts);
   a.launch.items = uint32_t(items), a.launch.each = uint32_t(each);
   const int taps = (a.launch.split ? 4 : 2) * wide::group_pitch(a.launch.taps) * int(sizeof(T));

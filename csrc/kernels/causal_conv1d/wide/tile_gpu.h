@@ -25,6 +25,7 @@ constexpr int kStages = AITER_CUDA ? 2 : 1;
 struct Launch {
   FastDiv segments, batch;  // items of a row, rows of a channel
   uint32_t items, each;
+  uint32_t tail;              // the first channel whose blocks have one item each (wide_group)
   int64_t batch0, dim0;      // of the launch
   int32_t warps, warp_bytes;  // of a block; shared memory of a warp
   int32_t taps, passes;       // of a pass, but of the last one; passes of an item
