@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -17,6 +18,19 @@ import (
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/jit"
 )
+
+var seedFlag = flag.Uint64("seed", 0, "seed of the random times of kills; 0 for a new one, which the test prints")
+
+// newRandom returns the test's random numbers and prints their seed.
+func newRandom(t *testing.T) *rand.Rand {
+	t.Helper()
+	seed := *seedFlag
+	for seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("random numbers of -seed=%d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
 
 // TestMovedTag moves the tag while a node pulls. The node gets the set that it has verified.
 func TestMovedTag(t *testing.T) {
@@ -106,6 +120,7 @@ func TestTwoProcesses(t *testing.T) {
 
 // TestKilled kills processes that pull, at random times. What is published is complete, and the next process pulls the rest.
 func TestKilled(t *testing.T) {
+	random := newRandom(t)
 	f, r := prebuilt(t), startRegistry(t)
 	rep := push(t, r.Host+"/aiter/kernels:v1", withGPU(t, f, noise(2<<20)), "")
 	ref := r.Host + "/aiter/kernels@" + rep.Digest
@@ -132,7 +147,7 @@ func TestKilled(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		timer := time.AfterFunc(rand.N(whole), func() { _ = cmd.Process.Kill() })
+		timer := time.AfterFunc(time.Duration(random.Int64N(int64(whole))), func() { _ = cmd.Process.Kill() })
 		if err := cmd.Wait(); err != nil {
 			killed++
 		}
@@ -175,11 +190,11 @@ func checkPulled(t *testing.T, dir string) int {
 	return len(names)
 }
 
-// noise returns bytes that cannot be packed.
+// noise returns bytes that cannot be packed, the same in each call.
 func noise(size int) []byte {
-	data := make([]byte, size)
+	random, data := rand.New(rand.NewPCG(1, 2)), make([]byte, size)
 	for i := range data {
-		data[i] = byte(rand.N(256))
+		data[i] = byte(random.Uint32())
 	}
 	return data
 }

@@ -56,17 +56,20 @@ func post(client *http.Client, addr, kind, accept, query string, body []byte) (i
 // waitFor sends requests until the answer is 200.
 func waitFor(t *testing.T, url string) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	await(t, "the answer of "+url, func() bool {
 		resp, err := http.Get(url)
-		if err != nil {
-			continue
-		}
-		_ = resp.Body.Close()
-		if resp.StatusCode == http.StatusOK {
-			return
+		return err == nil && resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
+	})
+}
+
+// await waits until the condition holds.
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited for %s for 5 minutes", what)
 		}
 	}
-	t.Errorf("%s never answered", url)
 }
 
 // freeAddress returns an address to listen on.
