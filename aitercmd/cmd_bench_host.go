@@ -30,6 +30,8 @@ type hostRow struct {
 	OfBoth          float64 `json:"pinned_of_copies_at_once"`
 	PageableSpeedup float64 `json:"pageable_speedup"`
 	PinnedSpeedup   float64 `json:"pinned_speedup"`
+
+	words []string // of the case in the table
 }
 
 // checkHost refuses flags that contradict --host.
@@ -97,8 +99,19 @@ func (b *opSession) hostRow(ctx context.Context, c optests.Case) (hostRow, error
 		Op: b.op.Name(), Target: b.targetName(), DType: c.DType.String(), Values: values, UpBytes: h.UpBytes, DownBytes: h.DownBytes,
 		UpUS: h.Up.Median, DownUS: h.Down.Median, BothUS: h.Both.Median, NaiveUS: h.Naive.Median,
 		PageableUS: h.Pageable.Median, PinnedUS: h.Pinned.Median, OfSlower: h.OfSlower(h.Pinned), OfBoth: h.OfBoth(h.Pinned),
-		PageableSpeedup: h.Speedup(h.Pageable), PinnedSpeedup: h.Speedup(h.Pinned),
+		PageableSpeedup: h.Speedup(h.Pageable), PinnedSpeedup: h.Speedup(h.Pinned), words: caseWords(b.decl, c),
 	}, err
+}
+
+// caseWords returns the type, the choices and the sizes of a case.
+func caseWords(op optests.Declaration, c optests.Case) []string {
+	words := []string{c.DType.String()}
+	for _, p := range ofKind(recordParams(op), optests.Choice, optests.Size) {
+		if v := p.Cell(c); v != nil {
+			words = append(words, fmt.Sprint(v))
+		}
+	}
+	return words
 }
 
 func hostTable(rows []hostRow) [][]string {
@@ -107,13 +120,7 @@ func hostTable(rows []hostRow) [][]string {
 	mib := func(n int64) string { return fmt.Sprintf("%.1f", float64(n)/(1<<20)) }
 	us := func(v float64) string { return fmt.Sprintf("%.0f", v) }
 	for _, r := range rows {
-		words := []string{r.DType}
-		for _, name := range []string{"layout", "batch", "dim", "seqlen", "rows", "columns"} {
-			if v, ok := r.Values[name]; ok {
-				words = append(words, fmt.Sprint(v))
-			}
-		}
-		table = append(table, []string{strings.Join(words, " "), mib(r.UpBytes), mib(r.DownBytes), us(r.UpUS), us(r.DownUS), us(r.BothUS),
+		table = append(table, []string{strings.Join(r.words, " "), mib(r.UpBytes), mib(r.DownBytes), us(r.UpUS), us(r.DownUS), us(r.BothUS),
 			us(r.NaiveUS), us(r.PageableUS), fmt.Sprintf("%.1fx", r.PageableSpeedup), us(r.PinnedUS), fmt.Sprintf("%.1fx", r.PinnedSpeedup),
 			fmt.Sprintf("%.1f", 100*r.OfSlower), fmt.Sprintf("%.1f", 100*r.OfBoth)})
 	}

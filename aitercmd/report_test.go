@@ -16,9 +16,11 @@ import (
 	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/jit/schema"
 	"github.com/aiter-go/aiter/jit/target"
 	optests "github.com/aiter-go/aiter/op_tests"
 	"github.com/aiter-go/aiter/registry"
+	"github.com/aiter-go/aiter/tensor"
 )
 
 func TestExitCode(t *testing.T) {
@@ -174,5 +176,37 @@ func TestNamedOperator(t *testing.T) {
 		if got := namedOperator(strings.Fields(line), optests.Operators()); got != want {
 			t.Errorf("%q names %q, want %q", line, got, want)
 		}
+	}
+}
+
+// The sizes in the table of bench --host are those of any operator.
+func TestCaseWords(t *testing.T) {
+	s, err := schema.Parse("(Tensor(a!) out, Tensor x) -> ()")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shape, err := schema.ParseShape("(samples, bins)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	op := optests.Operator{Name: "histogram", Reference: func(optests.Inputs) map[string][]float64 { return nil }}
+	for _, bins := range []int64{16, 32} {
+		x := optests.TensorArg{DType: tensor.Float16, Shape: []int64{bins * 3, bins}}
+		op.Cases = append(op.Cases, optests.Call{Args: map[string]any{"out": x, "x": x}})
+	}
+	d, err := op.Declare(s, map[string]schema.Shape{"out": shape, "x": shape})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := strings.Join(caseWords(d, d.Sweep()[0]), " "), "float16 48 16"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	fwd, err := optests.Lookup("causal_conv1d_fwd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := optests.Case{DType: tensor.BFloat16, Params: optests.Conv1d{Batch: 2, Dim: 64, Seqlen: 128, Width: 4, SiLU: true}}
+	if got, want := strings.Join(caseWords(fwd, c), " "), "bfloat16 channel_first 2 64 128"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
