@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,12 +19,15 @@ key of --keys or AITER_JIT_KEYS has signed it.
 
 Without --output the kernels become read-only caches below the kernel cache. Programs
 with this REF in AITER_JIT_REMOTE find them there and open no connection. --output DIR writes a prebuilt
-cache instead, for AITER_JIT_PATH, as build --output does.`
+cache instead, for AITER_JIT_PATH, as build --output does.
+
+A pull that is not complete within --timeout fails. Without --output another one continues it.`
 
 // pullFlags are the flags of pull.
 type pullFlags struct {
 	arch, output, keys string
 	all                bool
+	timeout            time.Duration
 }
 
 func newPull(a *app) *cobra.Command {
@@ -40,6 +44,9 @@ func newPull(a *app) *cobra.Command {
 			if cmd.Flags().Changed("output") && f.output == "" {
 				return usagef("--output is empty: expected a folder; if a variable names it, the variable is not set")
 			}
+			if err := checkPositive(cmd, "timeout", f.timeout, "90s or 20m"); err != nil {
+				return err
+			}
 			return a.pull(cmd.Context(), f, args[0])
 		},
 	}
@@ -48,6 +55,7 @@ func newPull(a *app) *cobra.Command {
 	fl.BoolVar(&f.all, "all", false, "all targets of the set")
 	fl.StringVar(&f.output, "output", "", "write a prebuilt cache to `DIR`")
 	fl.StringVar(&f.keys, "keys", "", "file or folder of public keys in PEM (default $AITER_JIT_KEYS)")
+	fl.DurationVar(&f.timeout, "timeout", 0, "limit of the whole pull (default: $AITER_JIT_REMOTE_WAIT or 20s, and 4s for each MB of layers)")
 	a.completeArch(cmd)
 	return cmd
 }
@@ -62,6 +70,7 @@ func (a *app) pull(ctx context.Context, f *pullFlags, reference string) error {
 	if err != nil {
 		return err
 	}
+	o.Timeout = f.timeout
 	targets, err := a.pullTargets(ctx, f)
 	if err != nil {
 		return err

@@ -170,11 +170,14 @@ func (a *app) checkRemote(context.Context) []check {
 func hintSet(err error) string {
 	var refused *fleet.UntrustedError
 	var key *fleet.KeyError
+	var late *fleet.TimeoutError
 	switch {
 	case errors.As(err, &refused):
 		return "aiterctl inspect-remote REF shows the set and its signatures"
 	case errors.As(err, &key):
 		return "--keys or AITER_JIT_KEYS names a file or a folder of public keys in PEM"
+	case errors.As(err, &late):
+		return "run it again, or give it more time: --timeout"
 	}
 	return ""
 }

@@ -12,6 +12,7 @@
 package fleet
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -29,9 +30,11 @@ const DefaultCerts = "/etc/docker/certs.d"
 
 // Options are the settings of pulls and pushes. Use [FromEnvironment] for those of the environment.
 type Options struct {
-	Keys  string        // AITER_JIT_KEYS: a file or a folder of PEM with the public keys that may sign sets; "": none
-	Wait  time.Duration // AITER_JIT_REMOTE_WAIT: of a pull for one module and target; 0: DefaultWait
-	Certs string        // AITER_JIT_REMOTE_CERTS: a folder as DefaultCerts; "": that
+	Keys string        // AITER_JIT_KEYS: a file or a folder of PEM with the public keys that may sign sets; "": none
+	Wait time.Duration // AITER_JIT_REMOTE_WAIT: of a pull for one module and target; 0: DefaultWait
+	// Timeout bounds a whole Copy or Warm; 0: Wait, and the time for the layers at 256 KiB/s.
+	Timeout time.Duration
+	Certs   string // AITER_JIT_REMOTE_CERTS: a folder as DefaultCerts; "": that
 	// Progress, if not nil, receives a line for each blob.
 	Progress func(string)
 }
@@ -51,6 +54,38 @@ func FromEnvironment(getenv func(string) string) (Options, error) {
 		o.Wait = wait
 	}
 	return o, nil
+}
+
+// minRate is the rate in bytes per second that the default of Timeout allows for. A registry with 2 Gb/s sends it to a thousand nodes.
+const minRate = 256 << 10
+
+// TimeoutError reports a pull that was not complete within its limit.
+type TimeoutError struct {
+	Limit time.Duration
+	Err   error // what it waited for
+}
+
+func (e *TimeoutError) Error() string {
+	return fmt.Sprintf("the pull is not complete after %s: %v", e.Limit, e.Err)
+}
+
+// Unwrap returns what the pull waited for.
+func (e *TimeoutError) Unwrap() error { return e.Err }
+
+// bound calls do with a context that ends when a pull that has begun at start, for layers of so many bytes, is out of time. An error
+// then is a *TimeoutError.
+func (o Options) bound(ctx context.Context, start time.Time, bytes int64, do func(context.Context) error) error {
+	limit := o.Timeout
+	if limit <= 0 {
+		limit = o.Wait + time.Duration(bytes/minRate)*time.Second
+	}
+	limited, cancel := context.WithDeadline(ctx, start.Add(limit))
+	defer cancel()
+	err := do(limited)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		err = &TimeoutError{limit, err}
+	}
+	return err
 }
 
 // resolve fills unset fields.

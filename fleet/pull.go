@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"time"
 
 	"oras.land/oras-go/v2/registry/remote/auth"
 
@@ -151,7 +152,12 @@ type PullReport struct {
 func Copy(ctx context.Context, ref Reference, to *cache.Dir, targets []string, o Options) (PullReport, error) {
 	o = o.resolve()
 	ctx = scoped(ctx, ref, auth.ActionPull)
-	set, err := resolve(ctx, ref, o)
+	start := time.Now()
+	var set *verified
+	err := o.bound(ctx, start, 0, func(ctx context.Context) (err error) {
+		set, err = resolve(ctx, ref, o)
+		return err
+	})
 	if err != nil {
 		return PullReport{Reference: ref.String()}, err
 	}
@@ -160,19 +166,21 @@ func Copy(ctx context.Context, ref Reference, to *cache.Dir, targets []string, o
 		targets = targetsOf(set.layers)
 	}
 	for _, t := range targets {
-		layers := set.layersFor("", t)
-		if layers == nil {
-			continue
+		if layers := set.layersFor("", t); layers != nil {
+			rep.Targets, rep.Layers = append(rep.Targets, t), append(rep.Layers, layers...)
 		}
-		if err := copyTarget(ctx, set, layers, to); err != nil {
-			return rep, err
-		}
-		rep.Targets, rep.Layers = append(rep.Targets, t), append(rep.Layers, layers...)
 	}
 	if rep.Targets == nil {
 		return rep, fmt.Errorf("%w: the set %s has %v, and none of %v", errAbsent, ref, targetsOf(set.layers), targets)
 	}
-	return rep, nil
+	return rep, o.bound(ctx, start, packed(rep.Layers), func(ctx context.Context) error {
+		for _, t := range rep.Targets {
+			if err := copyTarget(ctx, set, set.layersFor("", t), to); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 func copyTarget(ctx context.Context, set *verified, layers []Layer, to *cache.Dir) error {

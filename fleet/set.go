@@ -57,6 +57,14 @@ type manifest struct {
 	raw    []byte
 }
 
+// packed returns the size of layers.
+func packed(layers []Layer) (bytes int64) {
+	for _, l := range layers {
+		bytes += l.Packed
+	}
+	return bytes
+}
+
 // layersFor returns the layers for a module and a target, nil if there is no artifact among them.
 func (m *manifest) layersFor(module, target string) []Layer {
 	var list []Layer

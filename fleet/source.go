@@ -281,33 +281,43 @@ func Warm(ctx context.Context, ref Reference, store *cache.Dir, targets []string
 	s := newSource(ref, store, slog.New(slog.DiscardHandler), o)
 	rep := PullReport{Reference: ref.String(), Pinned: ref.Pinned()}
 	ctx = scoped(ctx, ref, auth.ActionPull)
-	set, err := s.resolve(ctx)
+	start := time.Now()
+	var set *verified
+	err := s.o.bound(ctx, start, 0, func(ctx context.Context) (err error) {
+		set, err = s.resolve(ctx)
+		return err
+	})
 	if err != nil {
 		return rep, err
 	}
 	rep.Digest, rep.Key = set.digest, set.key
-	done := map[string]bool{}
+	var wants []jit.Request
 	for _, l := range set.layers {
-		id := l.Module + " for " + l.Target
-		if l.Module == "" || done[id] || targets != nil && !slices.Contains(targets, l.Target) {
+		if l.Module == "" || targets != nil && !slices.Contains(targets, l.Target) {
 			continue
 		}
-		done[id] = true
 		t, err := target.Parse(l.Target)
 		if err != nil {
 			return rep, damaged("layer %s: %w", l.Digest, err)
 		}
 		want := jit.Request{Module: l.Module, Target: t}
-		if len(s.Pulled(want)) == 0 {
-			if _, err := s.take(ctx, set, want); err != nil {
-				return rep, err
-			}
+		if !slices.ContainsFunc(wants, func(w jit.Request) bool { return w.Module == l.Module && w.Target == t }) {
+			wants, rep.Layers = append(wants, want), append(rep.Layers, set.layersFor(l.Module, l.Target)...)
 		}
-		rep.Layers = append(rep.Layers, set.layersFor(l.Module, l.Target)...)
 	}
 	if rep.Layers == nil {
 		return rep, fmt.Errorf("%w: the set %s has %v, expected one of %v", errAbsent, ref, targetsOf(set.layers), targets)
 	}
 	rep.Targets = targetsOf(rep.Layers)
-	return rep, nil
+	return rep, s.o.bound(ctx, start, packed(rep.Layers), func(ctx context.Context) error {
+		for _, want := range wants {
+			if len(s.Pulled(want)) > 0 {
+				continue
+			}
+			if _, err := s.take(ctx, set, want); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
