@@ -52,7 +52,43 @@ var tunedCases = map[string][]optests.Case{
 		tunedCase(tensor.BFloat16, optests.Conv1d{Batch: 2, Dim: 24, Seqlen: 1, Width: 12, WithFinal: true}),
 		tunedCase(tensor.BFloat16, optests.Conv1d{Batch: 2, Dim: 140, Seqlen: 2, Width: 19, Layout: optests.ChannelLast}),
 	},
-	"rms_norm": {{DType: tensor.BFloat16, Params: optests.RMSNorm{Rows: 5, Dim: 270}}},
+	"causal_conv1d_varlen_fwd": {
+		tunedCase(tensor.BFloat16, optests.Conv1d{Batch: 3, Dim: 150, Seqlen: 11, Width: 4, SiLU: true, WithInitial: true}),
+		tunedCase(tensor.BFloat16, optests.Conv1d{Batch: 3, Dim: 40, Seqlen: 25, Width: 3, Layout: optests.ChannelLast, WithFinal: true}),
+		tunedCase(tensor.BFloat16, optests.Conv1d{Batch: 3, Dim: 2, Seqlen: 20, Width: 11, WithInitial: true}),
+		tunedCase(tensor.BFloat16, optests.Conv1d{Batch: 3, Dim: 8, Seqlen: 20, Width: 11, Layout: optests.ChannelLast}),
+	},
+	"causal_conv1d_serve_fwd": {
+		tunedCase(tensor.BFloat16, servedParams(3, 150, 11, 4, optests.ChannelFirst)),
+		tunedCase(tensor.BFloat16, servedParams(3, 40, 25, 3, optests.ChannelLast)),
+		tunedCase(tensor.BFloat16, servedParams(3, 2, 20, 11, optests.ChannelFirst)),
+		tunedCase(tensor.BFloat16, servedParams(3, 8, 20, 11, optests.ChannelLast)),
+	},
+	"causal_conv1d_fwd_split_qkv": {
+		tunedCase(tensor.BFloat16, servedParams(3, 150, 11, 4, optests.ChannelFirst)),
+		tunedCase(tensor.BFloat16, servedParams(3, 48, 25, 3, optests.ChannelLast)),
+		tunedCase(tensor.BFloat16, servedParams(3, 8, 20, 11, optests.ChannelFirst)),
+		tunedCase(tensor.BFloat16, servedParams(3, 32, 20, 11, optests.ChannelLast)),
+	},
+	"causal_conv1d_serve_update":     servedUpdateCases,
+	"causal_conv1d_update_split_qkv": servedUpdateCases,
+	"rms_norm":                       {{DType: tensor.BFloat16, Params: optests.RMSNorm{Rows: 5, Dim: 270}}},
+}
+
+// servedUpdateCases have filters of x's type and others, sequences of few tokens and of more, and channels that are not adjacent.
+var servedUpdateCases = []optests.Case{
+	tunedCase(tensor.BFloat16, servedParams(3, 160, 1, 2, optests.ChannelLast)),
+	tunedCase(tensor.BFloat16, servedParams(3, 160, 2, 4, optests.ChannelLast)),
+	tunedCase(tensor.BFloat16, servedParams(2, 160, 6, 4, optests.ChannelLast)),
+	tunedCase(tensor.BFloat16, servedParams(2, 160, 3, 5, optests.ChannelLast)),
+	tunedCase(tensor.BFloat16, servedParams(2, 280, 2, 4, optests.ChannelFirst)),
+	tunedCase(tensor.BFloat16, servedParams(2, 80, 2, 11, optests.ChannelLast)),
+}
+
+// servedParams have states of the filter's length, for operators for serving.
+func servedParams(batch, dim, seqlen, width int64, layout optests.Layout) optests.Conv1d {
+	return optests.Conv1d{Batch: batch, Dim: dim, Seqlen: seqlen, Width: width, Layout: layout, SiLU: true,
+		State: optests.State{Len: width - 1, Serve: optests.Serving{Key: dim / 4 / 8 * 8}}}
 }
 
 // tunedCase is a case in which causal_conv1d_update has x as (batch, dim, seqlen).

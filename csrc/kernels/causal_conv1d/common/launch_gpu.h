@@ -46,6 +46,10 @@ struct WorkExtent {
 
 constexpr int64_t kMaxThreads = int64_t(1) << 29;  // HIP counts a launch's threads in 32 bits
 
+// threads_for returns the threads of a block with one channel a thread, for rows of dim channels: 64, 128 or 256.
+inline unsigned threads_for(int64_t dim) {
+  return unsigned(tuned_among("block", dim <= 64 ? 64 : dim <= 128 ? 128 : 256, 64, 128, 256));
+}
 
 // block_threads returns the threads of a block: small blocks reach more multiprocessors if there is little work.
 inline unsigned block_threads(int64_t total) {

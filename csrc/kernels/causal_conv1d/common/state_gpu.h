@@ -1,8 +1,6 @@
 // The positions of a sequence that read its slot, on the GPU: one thread a channel.
 #pragma once
 
-#include <aiter/tuning.h>
-
 #include "any_width.h"
 #include "filter_gpu.h"
 #include "state.h"
@@ -164,11 +162,6 @@ AITER_DEVICE void run_head(const KernelParam<Stateful>& p, int64_t b, int64_t d,
     const Sequence s = reload_kernarg(p).sequence(i);
     if (s.live && s.slot == first.slot) run_any_width<T>(p, s, d, min64(s.len, most));
   }
-}
-
-// threads_for returns the threads of a block for rows of dim channels: 64, 128 or 256.
-inline unsigned threads_for(int64_t dim) {
-  return unsigned(tuned_among("block", dim <= 64 ? 64 : dim <= 128 ? 128 : 256, 64, 128, 256));
 }
 
 }  // namespace aiter::conv1d

@@ -72,7 +72,7 @@ template <class T> static void run_heads(const Prefill& p) {
       if (p.has_initial(b)) run_head<T>(p, r, b, d, act);
       p.store_state<T>(r, b, d);
     }
-  });
+  }, tuned("threads", cpu::kMostThreads));
 }
 
 static Status run(const PrefillArguments& a, Prefill p, int parts, bool in_place, const char*) {

@@ -5,6 +5,7 @@
 // Reduction: over the width, in fp32.
 
 #include <aiter/ffi.h>
+#include <aiter/tuning.h>
 
 #include "exponential.h"
 #include "groups.h"
@@ -58,7 +59,7 @@ template <class T> static void run_all(const Served& p) {
   cpu::parallel((p.batch > 0 ? p.batch : 1) * parts, [&](int64_t part) {
     const int64_t first = part % parts * kPartChannels;
     run_part<T>(p, part / parts, first, shorter(first + kPartChannels, p.dim));
-  });
+  }, tuned("threads", cpu::kMostThreads));
 }
 
 static Status run(const Arguments& a, Served p, const char*) {

@@ -242,6 +242,7 @@ inline WorkExtent channel_last_extent(ConvParams* a, int64_t batch, int64_t chan
   const auto enough = [&](int64_t threads) { return threads >= 1 << (size == 2 && a->strip == 8 ? 16 : 18); };
   a->strip = 8;  // more than any halo
   while (a->strip < most && enough(groups * batch * (a->seqlen / (2 * a->strip)))) a->strip *= 2;
+  a->strip = int32_t(tuned_among("strip", a->strip, 8, 16, 32));  // a mask has 32 positions
   return {batch, groups, (a->seqlen + a->strip - 1) / a->strip, false};
 }
 

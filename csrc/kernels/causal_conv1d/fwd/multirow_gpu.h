@@ -81,7 +81,7 @@ AITER_DEVICE void run_multirow(const KernelParam<ConvParams>& all, const KernelP
 template <class T> WorkExtent multirow_extent(ConvParams* a, int64_t batch) {
   WorkExtent e = row_extent<T>(*a, batch, kRowsPerThread);
   constexpr int64_t N = kVecElems<T>;
-  a->strip = int32_t(e.each), e.each = 1;
+  a->strip = int32_t(tuned_among("strip", e.each, 1, 2, 4, 8, kRowsPerThread)), e.each = 1;
   e.groups = (a->dim + N * a->strip - 1) / (N * a->strip) * N;
   return e;
 }

@@ -12,6 +12,7 @@
 
 #include "../common/filter_gpu.h"
 #include "../common/groups_gpu.h"
+#include "../common/launch_gpu.h"
 #include "../common/prefill_check.h"
 #include "../fwd/sequences_gpu.h"
 #include "../fwd/wide_launch.h"
@@ -85,7 +86,7 @@ template <class T> Status launch_heads(const Prefill& p, const OpStream& stream)
   if constexpr (kHoldsFew)
     if (!kHoldsMore || p.width <= 8)
       kernel = dispatch_width(p.width, [](auto taps) -> Kernel { return causal_conv1d_serve_fwd_heads_kernel<T, decltype(taps)::value>; });
-  const unsigned threads = p.dim <= 64 ? 64 : p.dim <= 128 ? 128 : kThreads;
+  const unsigned threads = threads_for(p.dim);
   const int64_t blocks_of_row = (p.dim + threads - 1) / threads, blocks = p.batch * blocks_of_row;
   for (int64_t i = 0; i < blocks; i += kMaxBlocks)
     AITER_TRY(launch(stream, kernel, {unsigned(min64(kMaxBlocks, blocks - i)), threads}, p, make_fastdiv(blocks_of_row), i / blocks_of_row,

@@ -10,6 +10,7 @@
 #include <aiter/gpu.h>
 
 #include "../common/groups_gpu.h"
+#include "../common/launch_gpu.h"
 #include "../common/served_check.h"
 #include "token_window_gpu.h"
 #include "tokens_launch_gpu.h"
@@ -54,7 +55,7 @@ template <class T> Kernel kernel_of(int64_t width) {
 }
 
 static Status launch(Kernel kernel, Served p, const OpStream& stream) {
-  const unsigned threads = p.dim <= 64 ? 64 : p.dim <= 128 ? 128 : 256;
+  const unsigned threads = threads_for(p.dim);
   const int64_t blocks_of_row = (p.dim + threads - 1) / threads, blocks = (p.batch > 0 ? p.batch : 1) * blocks_of_row;
   FastDiv groups = make_fastdiv(blocks_of_row);
   for (int64_t i = 0; i < blocks; i += kMaxBlocks) {
@@ -68,7 +69,7 @@ static Status launch(Kernel kernel, Served p, const OpStream& stream) {
 
 template <class T> Status launch(const Served& p, const OpStream& stream) {
   if constexpr (kHoldsFew) {
-    if (takes_tokens<T>(p)) return launch_tokens<T, false>(p, stream);
+    if (takes_tokens<T>(p) && tuned("kernel", 2)) return launch_tokens<T, false>(p, stream);
   }
   return launch(kernel_of<T>(p.width), p, stream);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <aiter/dispatch.h>
+#include <aiter/tuning.h>
 
 #include "few_gpu.h"
 #include "tokens_gpu.h"
@@ -26,7 +27,9 @@ template <class T, bool kOrdered> TokenKernel token_kernel_of(const Served& p) {
   if constexpr (kHolds4) {
     if (p.width == 4 && packed_filter(p, kDType<T>) && plain_tokens(p)) {
       if constexpr (!kOrdered) {
-        if (p.batch * p.dim >= 1 << 19) return token_kernel<T, 4, kVecElems<T>, TokenForm::kMany, kOrdered>();
+        constexpr int64_t kMost = kVecElems<T>;
+        if (tuned_among("channels", p.batch * p.dim >= 1 << 19 ? kMost : kMost / 2, kMost / 2, kMost) == kMost)
+          return token_kernel<T, 4, kVecElems<T>, TokenForm::kMany, kOrdered>();
       }
       return token_kernel<T, 4, kVecElems<T> / 2, TokenForm::kMany, kOrdered>();
     }
@@ -130,7 +133,7 @@ inline Status launch(const TokenKernel& tokens, Served p, const OpStream& stream
 // launch_tokens launches the kernel of p, which takes_tokens. kOrdered: sequences that share a slot run in order.
 template <class T, bool kOrdered> Status launch_tokens(const Served& p, const OpStream& stream) {
   if constexpr (kHolds4) {
-    if (takes_few<T>(p) && !(kOrdered && (p.accepted.data || p.table.wide))) {
+    if (takes_few<T>(p) && !(kOrdered && (p.accepted.data || p.table.wide)) && tuned("kernel", 2) > 1) {
       return launch_few(few_kernel_of<T, kOrdered>(p), p, sizeof(T), stream);
     }
   }

@@ -31,10 +31,11 @@ __global__ void AITER_LAUNCH_BOUNDS(kThreads, 10) causal_conv1d_varlen_heads_ker
 }
 
 template <class T> Status launch_heads(const Stateful& p, const OpStream& stream) {
-  const int64_t groups = (p.dim + kThreads - 1) / kThreads, blocks = p.batch * groups;
+  const int64_t threads = tuned_among("block", kThreads, 64, kThreads);
+  const int64_t groups = (p.dim + threads - 1) / threads, blocks = p.batch * groups;
   for (int64_t first = 0; first < blocks; first += kMaxBlocks)
-    AITER_TRY(launch(stream, causal_conv1d_varlen_heads_kernel<T>, {unsigned(min64(blocks - first, kMaxBlocks)), kThreads}, p, first,
-        groups));
+    AITER_TRY(launch(stream, causal_conv1d_varlen_heads_kernel<T>, {unsigned(min64(blocks - first, kMaxBlocks)), unsigned(threads)}, p,
+        first, groups));
   return Status();
 }
 
