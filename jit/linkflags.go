@@ -12,12 +12,20 @@ func (l *link) namesFiles() bool { return flagsNameFiles(l.flags) }
 func flagsNameFiles(flags []string) bool {
 	words := linkerWords(flags)
 	for i, w := range words {
-		keyword := i > 0 && words[i-1] == "-z" // "-z now"
-		if namesFile(w) && !keyword {
+		value := i > 0 && slices.Contains(optionsWithoutFiles(), words[i-1])
+		if namesFile(w) && !value {
 			return true
 		}
 	}
 	return false
+}
+
+// optionsWithoutFiles returns the linker's options whose value, the next word, is a keyword, a
+// symbol or a name that the linker does not open.
+func optionsWithoutFiles() []string {
+	return []string{
+		"-z", "--exclude-libs", "-soname", "--soname", "-h", "--hash-style", "-u", "--undefined", "--wrap", "--defsym", "-e", "--entry",
+	}
 }
 
 // linkerWords returns the flags without the options of the compiler driver that

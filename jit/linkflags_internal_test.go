@@ -12,6 +12,8 @@ func TestFlagsNameFiles(t *testing.T) {
 		{[]string{"-Wl,--as-needed", "-Wl,-z,now,-z,relro", "-Wl,--build-id=sha1"}, false},
 		{[]string{"-Xlinker", "-z", "-Xlinker", "now"}, false},
 		{[]string{"-Xlinker=-z,now"}, false},
+		{[]string{"-static-libstdc++", "-Wl,--exclude-libs,ALL", "-Wl,-soname,libkernels.so.1"}, false},
+		{[]string{"-Wl,--exclude-libs,ALL,script"}, true},
 		{[]string{"-lm"}, true},
 		{[]string{"-Wl,-lm"}, true},
 		{[]string{"-Wl,-l,m"}, true},
