@@ -83,7 +83,7 @@ constexpr int kChannelFirstThreadBits = 8;  // log2 of kChannelFirstThreads
 // TeamPlanner divides the chunks of a channel into one strip for each team.
 struct TeamPlanner {
   int64_t dim, chunks, parts, lanes;  // parts: chunks of a row; lanes: of a team
-  bool wide;                          // elements of 4 bytes
+  bool four_bytes;                    // an element
   int64_t full_threads;               // of the GPU
 
   int64_t strip(int64_t teams) const { return (chunks + teams - 1) / teams; }
@@ -94,7 +94,7 @@ struct TeamPlanner {
   // within a row; a GPU that is not full is as fast, and all strips end at once, hence 1.6. With 4-byte elements
   // memory is the bound.
   double cost(int64_t teams) const {
-    if (wide) return (rounds(teams) + 0.6) * double(strip(teams) + 1);
+    if (four_bytes) return (rounds(teams) + 0.6) * double(strip(teams) + 1);
     const double each = double(strip(teams)) + (strip(teams) % parts ? 4 : 2.5);
     return rounds(teams) > 1 ? (rounds(teams) + 1) * each : 1.6 * (rounds(teams) > 0.36 ? rounds(teams) : 0.36) * each;
   }
@@ -102,7 +102,7 @@ struct TeamPlanner {
   // in_flight returns the chunks that a team has in flight. If all teams run at once there are fewer: loads that wait for one team
   // delay the others, and they end further apart.
   int in_flight(int64_t teams) const {
-    if (wide || rounds(teams) > 1) return kMaxInFlight;
+    if (four_bytes || rounds(teams) > 1) return kMaxInFlight;
     return rounds(teams) > 0.75 ? 2 : rounds(teams) > 0.4 ? 3 : kMaxInFlight;
   }
 

@@ -58,8 +58,8 @@ inline SmallPlan plan_small_channels(int multiprocessors, const Backward& p, int
 // The channels of a thread are at least 4 bytes.
 template <class T> constexpr int kMinChannels = 4 / sizeof(T);
 
-// Only run_narrow calls choose_small_plan, with as many taps as the small kernel has.
-static_assert(kSmallTaps == 4, "the small kernel has to have the taps of run_narrow");
+// Only run_4_taps calls choose_small_plan, with as many taps as the small kernel has.
+static_assert(kSmallTaps == 4, "the small kernel has to have the taps of run_4_taps");
 template <class T> SmallPlan choose_small_plan(const Backward& p, const Topology& gpu) {
   if (p.batch * p.seqlen * p.dim > kSmallElements || !channel_vectors_aligned(p, kMinChannels<T>, sizeof(T))) return {};
   const int most = channel_vectors_aligned(p, 4, sizeof(T)) ? 4 : kMinChannels<T>;
@@ -88,8 +88,8 @@ Status run_small_channels(const Backward& p, const SmallPlan& c, int device, con
   return launch_small_channels<T, kMinChannels<T>>(a, c.threads, device, stream);
 }
 
-// run_wide takes filters of 5 to 8 taps, run_narrow those of up to 4.
-template <class T> Status run_wide(const TensorView& x, const Backward& p, const OpStream& stream) {
+// run_8_taps takes filters of 5 to 8 taps, run_4_taps those of up to 4.
+template <class T> Status run_8_taps(const TensorView& x, const Backward& p, const OpStream& stream) {
   const int device = x.device().id;
   if (p.seq.data || !channel_vectors_aligned(p, 2, sizeof(T))) return run_channel_last_seq_idx(x, p, stream);
   if constexpr (sizeof(T) == 2)
@@ -102,7 +102,7 @@ template <class T> Status run_wide(const TensorView& x, const Backward& p, const
   return run_channel_last_kernel<T, 8, 2, false>(p, device, stream);
 }
 
-template <class T> Status run_narrow(const TensorView& x, const Backward& p, const OpStream& stream) {
+template <class T> Status run_4_taps(const TensorView& x, const Backward& p, const OpStream& stream) {
   const int device = x.device().id;
   if AITER_TARGET_CONSTEXPR (kHopper) {
     Topology gpu;
@@ -127,8 +127,8 @@ Status run_channel_last(const TensorView& x, const Backward& p, const OpStream& 
   return dispatch_float(x, [&](auto zero) {
     using T = decltype(zero);
     return dispatch_width(p.width, [&](auto taps) {
-      if constexpr (decltype(taps)::value > 4) return run_wide<T>(x, p, stream);
-      else return run_narrow<T>(x, p, stream);
+      if constexpr (decltype(taps)::value > 4) return run_8_taps<T>(x, p, stream);
+      else return run_4_taps<T>(x, p, stream);
     });
   });
 }

@@ -6,8 +6,8 @@
 
 namespace aiter::conv1d::bwd {
 
-// run_wide_seq_idx takes filters of 5 to 8 taps, run_narrow_seq_idx those of up to 4.
-template <class T> Status run_wide_seq_idx(const Backward& p, int device, const OpStream& stream) {
+// run_8_taps_seq_idx takes filters of 5 to 8 taps, run_4_taps_seq_idx those of up to 4.
+template <class T> Status run_8_taps_seq_idx(const Backward& p, int device, const OpStream& stream) {
   if constexpr (sizeof(T) == 2)
     if AITER_TARGET_CONSTEXPR (kHopper) {
       // As without sequence numbers: arithmetic is the bound.
@@ -20,7 +20,7 @@ template <class T> Status run_wide_seq_idx(const Backward& p, int device, const 
   return run_channel_last_kernel<T, 8, 1, true>(p, device, stream);
 }
 
-template <class T> Status run_narrow_seq_idx(const Backward& p, int device, const OpStream& stream) {
+template <class T> Status run_4_taps_seq_idx(const Backward& p, int device, const OpStream& stream) {
   if (!channel_vectors_aligned(p, 4, sizeof(T))) return run_channel_last_kernel<T, 4, 1, true>(p, device, stream);
   if constexpr (sizeof(T) == 2)
     if AITER_TARGET_CONSTEXPR (kHopper) {
@@ -35,8 +35,8 @@ Status run_channel_last_seq_idx(const TensorView& x, const Backward& p, const Op
   return dispatch_float(x, [&](auto zero) {
     using T = decltype(zero);
     return dispatch_width(p.width, [&](auto taps) {
-      if constexpr (decltype(taps)::value > 4) return run_wide_seq_idx<T>(p, device, stream);
-      else return run_narrow_seq_idx<T>(p, device, stream);
+      if constexpr (decltype(taps)::value > 4) return run_8_taps_seq_idx<T>(p, device, stream);
+      else return run_4_taps_seq_idx<T>(p, device, stream);
     });
   });
 }
