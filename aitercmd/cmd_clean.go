@@ -57,7 +57,7 @@ func newCleanCache(a *app) *cobra.Command {
 	for name, usage := range map[string]string{
 		"op":    "only parts with one of these operators",
 		"dtype": "only parts for one of these element types: short for --axis dtype=...",
-		"axis":  "only parts for one of these values of an axis; a size stands for its range: `NAME=VALUE,...`",
+		"axis":  "only parts for one of the values of an axis, `NAME=VALUE,...`; a size stands for its range",
 	} {
 		cmd.Flags().Lookup(name).Usage = usage
 	}

@@ -26,7 +26,7 @@ func (f *partFlags) add(a *app, cmd *cobra.Command) {
 	fl.StringSliceVar(&f.ops, "op", nil, "only the parts of these operators, as a first call builds them")
 	fl.StringSliceVar(&f.dtype, "dtype", nil, "only the parts for these element types: short for --axis dtype=...")
 	fl.StringArrayVar(&f.axes, "axis", nil,
-		"only the parts for these values of an axis (aiterctl describe MODULE); a size stands for its range: `NAME=VALUE,...`")
+		"only the parts for values of an axis, `NAME=VALUE,...`; a size stands for its range (aiterctl describe MODULE)")
 	a.completeFlag(cmd, "dtype", "float32", "float16", "bfloat16")
 	for flag, names := range map[string]cobra.CompletionFunc{"op": a.opNames, "axis": a.axisValues} {
 		if err := cmd.RegisterFlagCompletionFunc(flag, names); err != nil {
