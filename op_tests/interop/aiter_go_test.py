@@ -269,6 +269,68 @@ def check_prefill(_):
     return count + 1
 
 
+def tree(parents):
+    """SGLang's form of a tree, of which parents has the parent of each token behind token 0: first children and next siblings."""
+    child, sibling, last = [-1] * (len(parents) + 1), [-1] * (len(parents) + 1), {}
+    for token, parent in enumerate(parents, 1):
+        if parent in last:
+            sibling[last[parent]] = token
+        else:
+            child[parent] = token
+        last[parent] = token
+    return child, sibling
+
+
+def check_sglang(example):
+    """Functions with SGLang's arguments do what those with vLLM's do; parents of a tree come from children and siblings."""
+    from aiter_go import serving, sglang
+
+    assert tree([0, 0, 1]) == ([1, 3, -1, -1], [-1, 2, -1, -1])
+    count = 0
+    for dtype, index in itertools.product(TOLERANCE, (torch.int32, torch.int64)):
+        parents = [[0, 0, 1, 0, 4, 1], [0, 1, 2, 3, 4, 5], [0] * 6]
+        child, sibling = (torch.tensor(t, dtype=index) for t in zip(*map(tree, parents)))
+        x, weight, state = torch.randn(3, 6, 7).to(dtype), torch.randn(6, 4), torch.randn(5, 6, 3).to(dtype)
+        slots, rows = torch.tensor([4, 0, 2], dtype=index), torch.tensor([1, 2, 0], dtype=index)
+        table, found = torch.tensor([[0, *p] for p in parents], dtype=index), torch.full((3, 7), 9, dtype=index)
+        window, states, windows = torch.zeros(3, 7, 6, 3, dtype=dtype), state.clone(), torch.zeros(3, 7, 6, 3, dtype=dtype)
+        want = serving.causal_conv1d_update(x, state, weight, None, "silu", slots, retrieve_parent_token=table,
+                                            intermediate_conv_window=window, intermediate_state_indices=rows)
+        out = sglang.causal_conv1d_update(x, states, weight, None, "silu", None, slots, None, windows, rows, child, sibling, found)
+        assert torch.equal(found, table) and torch.equal(out, want) and torch.equal(states, state) and torch.equal(windows, window)
+        # The path of the first tree's token 6 is 0, 1, 6.
+        path = torch.cat([x[0, :, :1], x[0, :, 1:2], x[0, :, 6:]], dim=1)
+        assert torch.equal(windows[1, 6], path), dtype
+        count += 1
+    x, state, done = torch.randn(2, 6), torch.randn(2, 6, 5), torch.tensor([3, 11], dtype=torch.int32)
+    weight, states = torch.randn(6, 4), state.clone()
+    want = example.causal_conv1d_update(x, state, weight, None, "silu", done)
+    assert torch.equal(sglang.causal_conv1d_update(x, states, weight, None, "silu", done), want) and torch.equal(states, state)
+    for accepted in ({"num_accept_tokens": torch.tensor([1, 2])}, {"num_accepted_tokens": torch.tensor([1, 2])}):
+        states, copy = state.clone(), state.clone()
+        want = serving.causal_conv1d_update(x, states, weight, num_accepted_tokens=torch.tensor([1, 2]))
+        assert torch.equal(sglang.causal_conv1d_update(x, copy, weight, **accepted), want) and torch.equal(copy, states)
+    text = raised(lambda: sglang.causal_conv1d_update(x, state, weight, cache_seqlens=done, num_accept_tokens=done))
+    assert text.startswith("ValueError: cache_seqlens is given"), text
+    text = raised(lambda: sglang.causal_conv1d_update(x, state, weight, retrieve_next_token=done))
+    assert text.startswith("ValueError: a tree has"), text
+    # Slot 0 is vLLM's null block.
+    states, copy, slots = state.clone(), state.clone(), torch.tensor([0, 1])
+    out = serving.causal_conv1d_update(x, states, weight, conv_state_indices=slots, null_block_id=0)
+    assert torch.equal(out, serving.causal_conv1d_update(x, copy, weight, conv_state_indices=slots, pad_slot_id=0))
+    assert torch.equal(states, copy) and torch.equal(states[0], state[0]) and not torch.equal(states[1], state[1]) and (out[0] == 0).all()
+    x, states = torch.randn(6, 9), torch.randn(3, 6, 3)
+    given, starts = states.clone(), torch.tensor([0, 4, 9], dtype=torch.int32)
+    slots, has = torch.tensor([2, 0], dtype=torch.int32), torch.tensor([True, False])
+    want = serving.causal_conv1d_fn(x, weight, None, states, starts, slots, has)
+    out = sglang.causal_conv1d_fn(x, weight, None, query_start_loc=starts, cache_indices=slots, has_initial_state=has, conv_states=given,
+                                  seq_lens_cpu=[4, 5])
+    assert torch.equal(out, want) and torch.equal(given, states)
+    whole = sglang.causal_conv1d_fn(x, weight)
+    close("out", "one sequence", whole, reference(x[None].double(), weight.double(), None, True)[0][0])
+    return count + 1
+
+
 def check_integers(example):
     """Integers of other types than int32 are converted if their values fit, and refused if not, before anything is written."""
     count = 0
@@ -426,8 +488,9 @@ def main():
     sys.path.insert(0, sys.argv[1])
     import aiter_go as example
 
-    for check in (check_gradients, check_finite_differences, check_modules, check_final_states_out, check_update, check_serving, check_prefill,
-                  check_integers, check_errors, check_operators, check_compiled, check_aiter_names, check_targets):
+    for check in (check_gradients, check_finite_differences, check_modules, check_final_states_out, check_update, check_serving,
+                  check_prefill, check_sglang, check_integers, check_errors, check_operators, check_compiled, check_aiter_names,
+                  check_targets):
         print(f"{check.__name__}: {check(example)} cases")
 
 

@@ -29,7 +29,7 @@ func TestPythonPackage(t *testing.T) {
 	for _, check := range []string{
 		"check_gradients: 384 cases", "check_finite_differences: 8 cases", "check_modules: 3 cases",
 		"check_final_states_out: 2 cases", "check_update: 49 cases", "check_serving: 25 cases",
-		"check_prefill: 13 cases", "check_integers: 22 cases",
+		"check_prefill: 13 cases", "check_sglang: 7 cases", "check_integers: 22 cases",
 		"check_errors: 3 cases",
 		"check_operators: 36 cases", "check_compiled: 6 cases", "check_aiter_names: 4 cases", "check_targets: 6 cases",
 	} {

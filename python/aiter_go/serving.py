@@ -132,6 +132,7 @@ def causal_conv1d_update(
     retrieve_parent_token=None,
     validate_data=False,
     *,
+    null_block_id=None,
     out=None,
     residual=None,
     intermediate_conv_window=None,
@@ -149,6 +150,7 @@ def causal_conv1d_update(
     query_start_loc: (batch + 1,); sequences of more than max_query_len tokens are skipped
     retrieve_parent_token: (batch, tokens), the token before each one in a tree
     validate_data: ignored: arguments are always checked
+    null_block_id: the same as pad_slot_id, and replaces it
     out: written instead of a new tensor. It may be x, with a width of at most 8 and no tree
     residual: added behind the activation
     intermediate_conv_window: (rows, steps, dim, width - 1), receives the values that end with each token;
@@ -158,14 +160,15 @@ def causal_conv1d_update(
 
     Returns out, with the shape of x.
     """
+    pad = pad_slot_id if null_block_id is None else null_block_id
     tables = [_given(t) for t in (conv_state_indices, query_start_loc, num_accepted_tokens, block_idx_last_scheduled_token,
                                   initial_state_idx, retrieve_parent_token, intermediate_state_indices)]
     rest = (*tables[1:], out, residual, intermediate_conv_window)
     if clear_padding and all(t is None for t in rest) and _is_plain(x, conv_state, weight, tables[0], leading_state):
-        return _ops.causal_conv1d_update(x, conv_state, weight, bias, _uses_silu(activation), None, tables[0], pad_slot_id)
+        return _ops.causal_conv1d_update(x, conv_state, weight, bias, _uses_silu(activation), None, tables[0], pad)
     out = torch.empty_like(x) if out is None else out
     _ops.serve_update(out, x, conv_state, weight, bias, _uses_silu(activation), *tables[:2], max_query_len, *tables[2:6],
-                      residual, intermediate_conv_window, tables[6], leading_state, clear_padding, pad_slot_id)
+                      residual, intermediate_conv_window, tables[6], leading_state, clear_padding, pad)
     return out
 
 
