@@ -56,6 +56,7 @@
 //	split = ["B", "D"]
 //
 //	# Launch parameters: values that aiterctl tune measures in place of the operator's plan (aiter/tuning.h), on these targets.
+//	# It varies those that a call with all first values reads.
 //	tune.strip = { values = [16, 32, 64], targets = ["hip", "cuda"], doc = "..." }
 //
 //	[module.module_conv.axis.dtype]     # a property whose values are built separately
