@@ -40,11 +40,6 @@ const (
 	Host     Kind = "host"     // other work of the host, such as a span of the program itself
 )
 
-// Kinds returns all kinds.
-func Kinds() []Kind {
-	return []Kind{Call, Build, Lookup, Compile, Link, Load, Allocate, Free, Upload, Download, Copy, Launch, Queue, Kernel, Wait, API, Host}
-}
-
 // Span is something that took time. Times count from the recorder's begin.
 type Span struct {
 	Kind   Kind          `json:"kind"`

@@ -13,7 +13,7 @@ extern "C" cudaError_t __cudaGetKernel(cudaKernel_t*, const void*);
 static inline cudaError_t __cudaLaunchKernel_helper(cudaKernel_t, dim3, dim3, void**, size_t, cudaStream_t) { return cudaSuccess; }
 #endif
 
-// What the compiler itself defines.
+// Names that the compiler itself defines.
 #define AITER_CUDA_BUILTIN extern __device__ __device_builtin__
 extern "C" {
 AITER_CUDA_BUILTIN void __syncthreads();

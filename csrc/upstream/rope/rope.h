@@ -1,4 +1,4 @@
-// What the rope modules of AIter share: checks of their tensors.
+// The checks of tensors that the rope modules of AIter share.
 #pragma once
 #include "../check.h"
 
