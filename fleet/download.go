@@ -147,11 +147,13 @@ func (r *repository) smallBlob(ctx context.Context, desc ocispec.Descriptor, mos
 	return b.Bytes(), err
 }
 
-// layers downloads layers to files. path returns that of a layer.
+// layers downloads layers to files, in a random order: nodes that share layers cannot share one that all of them load at the same time.
+// path returns that of a layer.
 func (r *repository) layers(ctx context.Context, list []Layer, path func(i int) string) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(downloads)
-	for i, l := range list {
+	for _, i := range rand.Perm(len(list)) {
+		l := list[i]
 		group.Go(func() error {
 			f, err := os.OpenFile(path(i), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 			if err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -34,6 +35,8 @@ type source struct {
 	o     Options
 	store *cache.Dir
 	log   *slog.Logger
+
+	turn chan struct{} // has an element while a module is pulled
 
 	mu   sync.Mutex
 	seen map[string]bool // names of pulled caches that were opened or refused
@@ -74,7 +77,7 @@ func Open(so jit.SourceOptions) (jit.Source, error) {
 }
 
 func newSource(ref Reference, store *cache.Dir, log *slog.Logger, o Options) *source {
-	return &source{ref: ref, o: o.resolve(), store: store, log: log, seen: map[string]bool{}}
+	return &source{ref: ref, o: o.resolve(), store: store, log: log, turn: make(chan struct{}, 1), seen: map[string]bool{}}
 }
 
 // note is the origin of a pulled cache.
@@ -155,8 +158,16 @@ func (s *source) accepts(n note, keys []Key) error {
 	return nil
 }
 
-// Pull implements [jit.Source]. One process of the machine at a time pulls for a module and a target.
+// Pull implements [jit.Source]. A process pulls one module at a time, and its wait begins then: a fleet that shares the registry's link
+// would otherwise load parts of several modules until all of them are late. One process of the machine at a time pulls for a module and a
+// target.
 func (s *source) Pull(ctx context.Context, want jit.Request) (*cache.Dir, error) {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return nil, &jit.PullError{From: s.ref.String(), Cause: jit.PullCanceled, Err: context.Cause(ctx)}
+	}
 	limited, cancel := context.WithTimeout(ctx, s.o.Wait)
 	defer cancel()
 	d, err := s.pull(scoped(limited, s.ref, auth.ActionPull), want)
@@ -309,6 +320,7 @@ func Warm(ctx context.Context, ref Reference, store *cache.Dir, targets []string
 		return rep, fmt.Errorf("%w: the set %s has %v, expected one of %v", errAbsent, ref, targetsOf(set.layers), targets)
 	}
 	rep.Targets = targetsOf(rep.Layers)
+	rand.Shuffle(len(wants), func(i, j int) { wants[i], wants[j] = wants[j], wants[i] }) // see layers
 	return rep, s.o.bound(ctx, start, packed(rep.Layers), func(ctx context.Context) error {
 		for _, want := range wants {
 			if len(s.Pulled(want)) > 0 {

@@ -4,7 +4,6 @@ package fleet
 
 import (
 	"bytes"
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -31,9 +30,7 @@ func TestStorage(t *testing.T) {
 		} else {
 			n.env["AITER_JIT_MAX_SIZE"] = "10kB"
 		}
-		_, _, _, err := n.start()
-		var pull *jit.PullError
-		if !errors.As(err, &pull) || pull.Cause != jit.PullStorage {
+		if e, _, _, err := n.start(); err == nil || e.cause() != jit.PullStorage {
 			t.Errorf("full disk %v: %v, want the cause %s", full, err, jit.PullStorage)
 		}
 		if left := openCache(t, n.cache).PulledNames(""); len(left) > 0 {

@@ -49,7 +49,7 @@ type assumption struct {
 func (c *config) assumptions() []assumption {
 	*c = config{
 		nodes: 1000, processes: 8, spread: 1, processSpread: 1, shared: true, slots: 4, modules: aiter(), moduleSize: 20 * megabyte, parts: 32,
-		targets: 2, uplink: 10 * gigabit, nic: 25 * gigabit, latency: 0.001, discovery: 0.02, downloads: 4, uploads: 8, piece: 4 * megabyte,
+		targets: 2, uplink: 10 * gigabit, nic: 25 * gigabit, latency: 0.001, discovery: 0.02, downloads: 1, uploads: 8, piece: 4 * megabyte,
 		unpackRate: 200 * megabyte, seed: 1, slack: 0.001,
 	}
 	return []assumption{
@@ -68,7 +68,7 @@ func (c *config) assumptions() []assumption {
 		{"nic", &unit{&c.nic, gigabit, "Gb/s"}, "of a node, in each direction", "assumed"},
 		{"latency", &duration{&c.latency}, "from a request to the first byte", "assumed"},
 		{"discovery", &duration{&c.discovery}, "from the question for nodes with a layer to the answer", "spegel's limit for an answer"},
-		{"downloads", &number{&c.downloads, 1}, "layers that a node loads at a time", "the client of package fleet"},
+		{"downloads", &number{&c.downloads, 1}, "modules that a node loads at a time", "the client of package fleet"},
 		{"piece", &unit{&c.piece, megabyte, "MB"}, "size of pieces", "Dragonfly"},
 		{"uploads", &number{&c.uploads, 1}, "pieces that a node sends at a time", "assumed"},
 		{"unpack", &unit{&c.unpackRate, megabyte, "MB/s"}, "a node checks and unpacks one layer at a time",

@@ -5,11 +5,12 @@ import (
 	"testing"
 )
 
-// exact is the default configuration without random times, latencies and approximations: 20 nodes, 5 modules of 1 GB, links of 1 GB/s.
+// exact is the default configuration with four modules at a time, without random times, latencies and approximations: 20 nodes,
+// 5 modules of 1 GB, links of 1 GB/s.
 func exact(change func(*config)) config {
 	var c config
 	c.assumptions()
-	c.nodes, c.spread, c.processSpread, c.latency, c.discovery, c.slack = 20, 0, 0, 0, 0, 0
+	c.nodes, c.spread, c.processSpread, c.latency, c.discovery, c.slack, c.downloads = 20, 0, 0, 0, 0, 0, 4
 	c.modules = []module{{"a", 60, 0}, {"b", 20, 0}, {"c", 10, 0}, {"d", 10, 0}, {"e", 5, 0}}
 	c.moduleSize, c.uplink, c.nic, c.unpackRate, c.slots = 1e9, 1e9, 1e9, 1e15, 2
 	if change != nil {
@@ -18,11 +19,11 @@ func exact(change func(*config)) config {
 	return c
 }
 
-// few is the default configuration with fewer nodes and a slower server.
+// few is the default configuration with four modules at a time, fewer nodes and a slower server.
 func few(change func(*config)) config {
 	var c config
 	c.assumptions()
-	c.nodes, c.uplink = 40, gigabit
+	c.nodes, c.uplink, c.downloads = 40, gigabit, 4
 	if change != nil {
 		change(&c)
 	}
@@ -64,6 +65,8 @@ func TestFormulas(t *testing.T) {
 		{"set from a registry, all targets", nil, 200, 0, 200},
 		{"set in an image, one layer with all targets", func(c *config) { c.unpackRate = 1e9 }, 210, 0, 200},
 		{"set from a registry, nodes give up after 20 s", nil, 80, 100, 20}, // no node has a layer after 20 s
+		// each layer takes 19 s
+		{"set from a registry, nodes give up after 20 s", func(c *config) { c.downloads, c.nodes = 1, 19 }, 95, 0, 95},
 		{"set from a registry, 500 connections, then status 429", nil, 100, 0, 100},
 		{"nodes share layers, all in the same order", nil, 100, 0, 100}, // no node has a layer before the others
 		{"nodes share layers, in random orders", func(c *config) { c.nodes = 1 }, 5, 0, 5},

@@ -35,10 +35,12 @@ func scenarios() []scenario {
 		{"set from a registry, all targets", func(c *config) { c.allTargets = true }, pulled},
 		{"set in an image, one layer with all targets", func(c *config) { c.allTargets, c.oneLayer = true, true }, pulled},
 		{"set from a registry, nodes give up after 20 s", func(c *config) { c.wait = clientWait }, pulled},
+		{"set from a registry, four modules at a time, nodes give up after 20 s",
+			func(c *config) { c.wait, c.downloads = clientWait, 4 }, pulled},
 		{"set from a registry, 500 connections, then status 429", func(c *config) { c.connections = fewConnections }, pulled},
 		{"nodes share layers, all in the same order", nil, layers},
 		{"nodes share layers, in random orders", func(c *config) { c.shuffled = true }, layers},
-		{"nodes share layers, in random orders, one at a time", func(c *config) { c.shuffled, c.downloads = true, 1 }, layers},
+		{"nodes share layers, in random orders, four at a time", func(c *config) { c.shuffled, c.downloads = true, 4 }, layers},
 		{"nodes share pieces of layers", nil, pieces},
 	}
 }
