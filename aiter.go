@@ -9,3 +9,6 @@ import "embed"
 //
 //go:embed config csrc
 var Sources embed.FS
+
+// ModulePath is the path of this Go module.
+const ModulePath = "github.com/aiter-go/aiter"

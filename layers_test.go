@@ -12,9 +12,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-)
 
-const modulePath = "github.com/aiter-go/aiter"
+	"github.com/aiter-go/aiter"
+)
 
 // layers lists, for each package of this module, the packages that it may import. A
 // package or an import that is not listed is an error. Test files may import any package.
@@ -24,8 +24,9 @@ var layers = map[string][]string{
 	"internal/dl":         {"internal/sys"},
 	"internal/testenv":    {},
 	"tensor":              {},
-	"tensor/npy":          {"tensor"},
-	"tensor/safetensors":  {"tensor"},
+	"internal/filedata":   {"tensor"},
+	"tensor/npy":          {"internal/filedata", "tensor"},
+	"tensor/safetensors":  {"internal/filedata", "tensor"},
 	"internal/ffi":        {"internal/dl", "tensor"},
 	"internal/filehash":   {"internal/sys"},
 	"internal/depfile":    {},
@@ -34,6 +35,7 @@ var layers = map[string][]string{
 	"internal/shell":      {},
 	"internal/cache":      {"internal/shell", "internal/sys"},
 	"internal/spelling":   {},
+	"internal/servers":    {"internal/cache"},
 	"internal/tuning":     {"internal/cache"},
 	"internal/opconfig":   {"internal/spelling", "jit/target", "jit/schema"},
 	"internal/process":    {"internal/sys"},
@@ -53,12 +55,12 @@ var layers = map[string][]string{
 	"internal/settings": {"", "jit", "internal/cache", "internal/deps", "internal/filehash", "internal/opconfig", "internal/sys",
 		"internal/toolchain", "jit/target"},
 	"internal/term": {},
-	"registry": {"device", "internal/ffi", "jit", "internal/cache", "internal/opconfig", "internal/settings",
+	"registry": {"device", "internal/ffi", "jit", "internal/cache", "internal/opconfig", "internal/settings", "internal/spelling",
 		"jit/schema", "jit/target", "internal/watch", "internal/verify", "internal/hostcall", "internal/tuning", "tensor", "trace"},
-	"fleet":                 {"jit", "internal/cache", "internal/settings", "internal/sys", "jit/target"},
-	"buildfarm":             {"jit", "internal/cache", "internal/settings"},
+	"fleet":                 {"jit", "internal/cache", "internal/servers", "internal/settings", "internal/sys", "jit/target"},
+	"buildfarm":             {"jit", "internal/cache", "internal/servers", "internal/settings"},
 	"causalconv1d":          {"registry", "tensor"},
-	"metrics":               {"jit", "internal/cache", "device"},
+	"metrics":               {"", "jit", "internal/cache", "device"},
 	"otelaiter":             {"jit", "registry"},
 	"examples/fleetsim":     {},
 	"examples/aiterservice": {"aitercmd", "registry"},
@@ -68,9 +70,9 @@ var layers = map[string][]string{
 	"op_tests":              {"device", "jit/schema", "registry", "tensor"},
 	"internal/perf":         {"device", "op_tests", "tensor"},
 	"internal/report":       {},
-	"internal/profile":      {"internal/report", "trace"},
+	"internal/profile":      {"internal/report", "internal/spelling", "trace"},
 	"cmd/aiterctl":          {"aitercmd"},
-	"aitercmd": {"buildfarm", "device", "fleet", "jit", "internal/cache", "internal/codeobject", "internal/opconfig", "internal/shell",
+	"aitercmd": {"", "buildfarm", "device", "fleet", "jit", "internal/cache", "internal/codeobject", "internal/opconfig", "internal/shell",
 		"internal/slots", "internal/sys", "jit/schema", "jit/target", "internal/toolchain", "internal/watch", "op_tests", "internal/perf",
 		"internal/profile", "internal/report", "internal/settings", "internal/spelling", "internal/term", "internal/upstream", "registry",
 		"tensor", "tensor/npy",
@@ -131,7 +133,7 @@ func checkImport(t *testing.T, file, pkg, imp string, allowed []string) {
 			t.Errorf("%s imports %s, which only %s may import", file, imp, strings.Join(owner, " and "))
 		}
 	}
-	rel, inside := strings.CutPrefix(imp, modulePath)
+	rel, inside := strings.CutPrefix(imp, aiter.ModulePath)
 	if !inside {
 		return
 	}

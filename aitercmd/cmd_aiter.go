@@ -12,6 +12,7 @@ import (
 
 	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/settings"
+	"github.com/aiter-go/aiter/internal/spelling"
 	"github.com/aiter-go/aiter/internal/upstream"
 )
 
@@ -92,7 +93,7 @@ func (a *app) aiterModules(args []string) error {
 	if err := a.table(rows); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(a.out, "\n%s: %d in, %d possible, %d need more\n", plural(len(list), "module"), counts[upstream.In],
+	_, err = fmt.Fprintf(a.out, "\n%s: %d in, %d possible, %d need more\n", spelling.Count(len(list), "module"), counts[upstream.In],
 		counts[upstream.Possible], counts[upstream.Out])
 	return err
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aiter-go/aiter/internal/spelling"
 	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/internal/upstream"
 	"github.com/aiter-go/aiter/jit/target"
@@ -105,7 +106,8 @@ func (a *app) adaptModules(ctx context.Context, c *upstream.Checkout, d upstream
 			return err
 		}
 	}
-	_, err = fmt.Fprintf(a.out, "wrote %s in %s; use it with --root %s and AITER_CHECKOUT=%s\n", plural(len(files), "file"), dir, dir, c.Dir)
+	_, err = fmt.Fprintf(a.out, "wrote %s in %s; use it with --root %s and AITER_CHECKOUT=%s\n",
+		spelling.Count(len(files), "file"), dir, dir, c.Dir)
 	return err
 }
 
@@ -193,11 +195,11 @@ func (a *app) aiterCheck(ctx context.Context, args, modules []string) error {
 			}
 		}
 		return fmt.Errorf("the checkout%s differs from %s: %s", ofCommit(c.Commit), recordedInterface(want.Commit),
-			plural(len(differences), "difference"))
+			spelling.Count(len(differences), "difference"))
 	}
 	if !a.json {
 		_, err = fmt.Fprintf(a.out, "%s%s: no differences from %s in %s: %s\n", c.Dir, ofCommit(c.Commit), recordedInterface(want.Commit),
-			plural(len(compared), "module"), strings.Join(slices.Sorted(slices.Values(compared)), ", "))
+			spelling.Count(len(compared), "module"), strings.Join(slices.Sorted(slices.Values(compared)), ", "))
 	}
 	return err
 }

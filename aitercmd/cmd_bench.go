@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aiter-go/aiter/internal/report"
+	"github.com/aiter-go/aiter/internal/spelling"
 	optests "github.com/aiter-go/aiter/op_tests"
 	"github.com/aiter-go/aiter/tensor"
 )
@@ -278,7 +279,7 @@ func (a *app) printBench(f *benchFlags, now, before *report.File) error {
 		fmt.Fprintf(a.err, "warning: not measured alike: %s\n", d)
 	}
 	_, err := fmt.Fprintf(a.out, "\nspeed-up over %s: %.2fx, geometric mean of %s\n", f.compare, report.GeoMean(changes),
-		plural(len(changes), "case"))
+		spelling.Count(len(changes), "case"))
 	return err
 }
 

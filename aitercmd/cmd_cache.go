@@ -14,6 +14,7 @@ import (
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/settings"
+	"github.com/aiter-go/aiter/internal/spelling"
 	"github.com/aiter-go/aiter/internal/term"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
@@ -81,8 +82,8 @@ func (a *app) cacheStats() error {
 	a.printPulls(s)
 	a.printExecutions(s)
 	_, err = fmt.Fprintf(a.out, "\n%s: %s%s in %s and %s, %.1f s of compiling; %s, %s\n",
-		s.Path, formatSize(s.Bytes), ofLimit(s.Limits), plural(len(s.Artifacts), "artifact"), plural(s.Objects, "object"), s.Seconds,
-		plural(s.Corrupt, "corrupt file"), plural(s.Unfinished, "unfinished file"))
+		s.Path, formatSize(s.Bytes), ofLimit(s.Limits), spelling.Count(len(s.Artifacts), "artifact"), spelling.Count(s.Objects, "object"),
+		s.Seconds, spelling.Count(s.Corrupt, "corrupt file"), spelling.Count(s.Unfinished, "unfinished file"))
 	return errors.Join(err, a.printReadOnly(store))
 }
 
@@ -93,7 +94,7 @@ func (a *app) printReadOnly(store *cache.Dir) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(a.out, "%s (read-only): %s in %s\n", d.Path(), formatSize(s.Bytes), plural(len(s.Artifacts), "artifact"))
+		fmt.Fprintf(a.out, "%s (read-only): %s in %s\n", d.Path(), formatSize(s.Bytes), spelling.Count(len(s.Artifacts), "artifact"))
 	}
 	return nil
 }
@@ -139,7 +140,7 @@ func (a *app) printPulls(s cache.Stats) {
 	if s.Pulls == 0 {
 		return
 	}
-	fmt.Fprintf(a.out, "\npulls: %d, of which %d gave nothing; %s\n", s.Pulls, s.PullFaults, plural(s.Pulled, "pulled cache"))
+	fmt.Fprintf(a.out, "\npulls: %d, of which %d gave nothing; %s\n", s.Pulls, s.PullFaults, spelling.Count(s.Pulled, "pulled cache"))
 	for _, c := range s.Counts {
 		if c.Event == cache.Pull && c.Cause != "" {
 			fmt.Fprintf(a.out, "  %6d  %s (%.1f s)\n", c.N, c.Cause, c.Seconds)
@@ -285,7 +286,7 @@ func (a *app) printFaults(rep verifyReport) {
 		fmt.Fprintf(a.out, "%d entries, all intact\n", rep.Checked)
 	}
 	if n := len(rep.Missing); n > 0 {
-		fmt.Fprintf(a.out, "%s missing, which is no damage\n", plural(n, "file"))
+		fmt.Fprintf(a.out, "%s missing, which is no damage\n", spelling.Count(n, "file"))
 	}
 	for _, c := range rep.Rebuilt {
 		fmt.Fprintf(a.out, "%s for %s: %s\n", partName(c.Module, c.Part), c.Target, comparisonResult(c))

@@ -11,6 +11,7 @@ import (
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/settings"
+	"github.com/aiter-go/aiter/internal/spelling"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
 )
@@ -219,7 +220,7 @@ func (c *cacheCopy) report(verb string, results []jit.Result, last string) error
 	for _, x := range list {
 		fmt.Fprintf(c.app.out, "%s %s for %s\n", verb, partName(x.Module, x.Part), x.Target)
 	}
-	fmt.Fprintf(c.app.out, "%s %s\n", verb, plural(len(list), "artifact"))
+	fmt.Fprintf(c.app.out, "%s %s\n", verb, spelling.Count(len(list), "artifact"))
 	if last != "" {
 		fmt.Fprintln(c.app.out, last)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/spelling"
 	"github.com/aiter-go/aiter/jit/target"
 )
 
@@ -169,7 +170,7 @@ func (a *app) printClean(rep cache.CleanReport, dryRun bool) error {
 		fmt.Fprintf(a.out, "kept %s for %s: in use\n", partName(x.Module, x.Part), x.Target)
 	}
 	_, err := fmt.Fprintf(a.out, "%s %s and %s, %s\n",
-		verb, plural(len(rep.Removed), "artifact"), plural(rep.Orphans, "other file"), formatSize(rep.Bytes))
+		verb, spelling.Count(len(rep.Removed), "artifact"), spelling.Count(rep.Orphans, "other file"), formatSize(rep.Bytes))
 	return err
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/spelling"
 )
 
 func newConfig(a *app) *cobra.Command {
@@ -121,7 +122,8 @@ func (a *app) validate() error {
 		a.printMistakes(v)
 	default:
 		_, err = fmt.Fprintf(a.out, "%s: ok, %s, %s in %s\n",
-			strings.Join(configFiles(validated(cfg)), ", "), plural(v.Modules, "module"), plural(v.Ops, "operator"), plural(len(v.Files), "file"))
+			strings.Join(configFiles(validated(cfg)), ", "), spelling.Count(v.Modules, "module"), spelling.Count(v.Ops, "operator"),
+			spelling.Count(len(v.Files), "file"))
 	}
 	if as[*opconfig.Error](err) {
 		return &configInvalidError{len(v.Errors), err}
@@ -167,7 +169,7 @@ type configInvalidError struct {
 }
 
 func (e *configInvalidError) Error() string {
-	return "the configuration is not valid: " + plural(e.mistakes, "mistake")
+	return "the configuration is not valid: " + spelling.Count(e.mistakes, "mistake")
 }
 
 func (e *configInvalidError) Unwrap() error { return e.err }

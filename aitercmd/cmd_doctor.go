@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aiter-go/aiter/internal/spelling"
 	"github.com/aiter-go/aiter/internal/term"
 )
 
@@ -145,8 +146,8 @@ func (a *app) checkConfig(context.Context) []check {
 	for _, m := range cfg.Modules {
 		ops += len(m.Ops)
 	}
-	c.Detail = fmt.Sprintf("%s: %s, %s", strings.Join(configFiles(cfg.Joined()), ", "), plural(len(cfg.Modules), "module"),
-		plural(ops, "operator"))
+	c.Detail = fmt.Sprintf("%s: %s, %s", strings.Join(configFiles(cfg.Joined()), ", "), spelling.Count(len(cfg.Modules), "module"),
+		spelling.Count(ops, "operator"))
 	return []check{c}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/aiter-go/aiter/device"
 	"github.com/aiter-go/aiter/internal/settings"
+	"github.com/aiter-go/aiter/internal/spelling"
 	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
@@ -324,7 +325,7 @@ func (x cacheItem) check(name string, required bool) check {
 		c.Status = x.Status
 		return c
 	}
-	c.Detail = fmt.Sprintf("%s (%s, %s", x.Path, formatSize(x.Bytes), plural(x.Artifacts, "artifact"))
+	c.Detail = fmt.Sprintf("%s (%s, %s", x.Path, formatSize(x.Bytes), spelling.Count(x.Artifacts, "artifact"))
 	if c.Detail += ")"; x.Use == "read" && name == "cache" {
 		c.Detail += ", read-only"
 	}

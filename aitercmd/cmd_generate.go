@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/spelling"
 	"github.com/aiter-go/aiter/jit/schema"
 )
 
@@ -295,7 +296,7 @@ func argComment(op *opconfig.Op, arg schema.Arg, kind string) string {
 			}
 			types = append(types, word)
 		}
-		words = append(words, either(types))
+		words = append(words, spelling.OneOf(types))
 		if len(words) == 2 && op.Schema.Index(decl.DTypes[0]) < 0 {
 			words = []string{words[0] + " " + words[1]} // "(B, D) float32 or float16"
 		}
@@ -317,15 +318,6 @@ func argComment(op *opconfig.Op, arg schema.Arg, kind string) string {
 		return arg.Type.String()
 	}
 	return text
-}
-
-// either lists words: "a, b or c".
-func either(words []string) string {
-	last := len(words) - 1
-	if last < 1 {
-		return strings.Join(words, "")
-	}
-	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
 func optionalText(arg schema.Arg, kind string) string {

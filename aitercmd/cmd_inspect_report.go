@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/aiter-go/aiter/internal/codeobject"
+	"github.com/aiter-go/aiter/internal/spelling"
 	"github.com/aiter-go/aiter/internal/term"
 )
 
@@ -35,12 +36,9 @@ type kernelItem struct {
 	code []codeobject.Instruction // nil without a disassembler
 }
 
-// isCUDA reports whether the code is for an NVIDIA GPU.
-func (x kernelItem) isCUDA() bool { return strings.HasPrefix(x.Target, "sm_") }
-
 // cell returns a number that only code for AMD has, "-" for other code.
 func (x kernelItem) cell(n int) string {
-	if x.isCUDA() {
+	if codeobject.IsCUDA(x.Target) {
 		return "-"
 	}
 	return strconv.Itoa(n)
@@ -149,7 +147,7 @@ func (a *app) printKernels(f *inspectFlags, list []kernelItem) error {
 		return err
 	}
 	if more := len(list) - len(shown); more > 0 {
-		fmt.Fprintf(a.out, "\n%s more: --all prints them\n", plural(more, "kernel"))
+		fmt.Fprintf(a.out, "\n%s more: --all prints them\n", spelling.Count(more, "kernel"))
 	}
 	return nil
 }
@@ -175,11 +173,11 @@ func summaries(list []kernelItem) []string {
 		}
 		slices.Sort(waves)
 		what := fmt.Sprintf("%d with spills, %d with scratch memory; waves a SIMD unit", spills, scratch)
-		if strings.HasPrefix(name, "sm_") {
+		if codeobject.IsCUDA(name) {
 			what = fmt.Sprintf("%d with local memory (spills or arrays); warps a scheduler", scratch)
 		}
 		lines = append(lines, fmt.Sprintf("%s: %s; %s: %d to %d, median %d",
-			name, plural(len(waves), "kernel"), what, waves[0], waves[len(waves)-1], waves[len(waves)/2]))
+			name, spelling.Count(len(waves), "kernel"), what, waves[0], waves[len(waves)-1], waves[len(waves)/2]))
 	}
 	return lines
 }
@@ -187,7 +185,7 @@ func summaries(list []kernelItem) []string {
 // shortRows returns the table without --wide, in which the names take what the line leaves.
 func (a *app) shortRows(list []kernelItem) [][]string {
 	rows := [][]string{{"TARGET", "WAVES", "LIMITED BY", "VGPR", "SCRATCH", "LDS", "LOOP", "KERNEL"}}
-	amd := slices.ContainsFunc(list, func(x kernelItem) bool { return !x.isCUDA() })
+	amd := slices.ContainsFunc(list, func(x kernelItem) bool { return !codeobject.IsCUDA(x.Target) })
 	if !amd {
 		rows[0] = []string{"TARGET", "WARPS", "LIMITED BY", "REGISTERS", "LOCAL", "SHARED", "LOOP", "KERNEL"}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/aiter-go/aiter/fleet"
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/spelling"
 	"github.com/aiter-go/aiter/jit"
 )
 
@@ -143,7 +144,7 @@ func (a *app) printPush(rep fleet.PushReport) error {
 	}
 	uploaded := "the registry has all of it"
 	if rep.Uploaded > 0 {
-		uploaded = fmt.Sprintf("uploaded %s in %s", formatSize(rep.Bytes), plural(rep.Uploaded, "blob"))
+		uploaded = fmt.Sprintf("uploaded %s in %s", formatSize(rep.Bytes), spelling.Count(rep.Uploaded, "blob"))
 	}
 	signed := "not signed: nodes need the digest in AITER_JIT_REMOTE"
 	if rep.Key != "" {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/aiter-go/aiter/internal/spelling"
 	optests "github.com/aiter-go/aiter/op_tests"
 	"github.com/aiter-go/aiter/tensor"
 )
@@ -97,7 +98,7 @@ func (a *app) printRunTable(rep *runReport) error {
 	}
 	fmt.Fprintf(a.out, "first call %.3f s", rep.Cold)
 	if rep.Median != nil {
-		fmt.Fprintf(a.out, "; median of %s %.1f us", plural(len(rep.times), "call"), *rep.Median)
+		fmt.Fprintf(a.out, "; median of %s %.1f us", spelling.Count(len(rep.times), "call"), *rep.Median)
 	}
 	_, err := fmt.Fprintln(a.out)
 	return err

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aiter-go/aiter/internal/perf"
+	"github.com/aiter-go/aiter/internal/spelling"
 	"github.com/aiter-go/aiter/internal/tuning"
 	optests "github.com/aiter-go/aiter/op_tests"
 	"github.com/aiter-go/aiter/tensor"
@@ -199,7 +200,8 @@ func (a *app) printTune(r *tuneReport) error {
 	}
 	var err error
 	if wrong > 0 {
-		err = &verifyError{fmt.Sprintf("%s on %s: %s of launch parameters gave wrong results", r.Op, r.where, plural(wrong, "combination"))}
+		err = &verifyError{fmt.Sprintf("%s on %s: %s of launch parameters gave wrong results", r.Op, r.where,
+			spelling.Count(wrong, "combination"))}
 	}
 	if a.json {
 		return errors.Join(a.writeJSON(r), err)

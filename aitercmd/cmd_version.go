@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/aiter-go/aiter"
 )
 
 // versionInfo identifies this program.
@@ -60,12 +62,9 @@ func (a *app) version() versionInfo {
 		}
 	}
 	for _, m := range info.Deps {
-		if m.Path == modulePath {
+		if m.Path == aiter.ModulePath {
 			v.Aiter = m.Version
 		}
 	}
 	return v
 }
-
-// modulePath is the path of aiter's Go module.
-const modulePath = "github.com/aiter-go/aiter"

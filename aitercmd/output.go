@@ -126,14 +126,6 @@ func formatAge(d time.Duration) string {
 	return fmt.Sprintf("%d days", int(d.Hours()/24))
 }
 
-// plural returns a number with a noun: "1 mistake", "2 mistakes".
-func plural(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
-}
-
 func yesNo(b bool) string {
 	if b {
 		return "yes"

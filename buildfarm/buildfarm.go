@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/url"
 	"os"
 	"strings"
@@ -24,6 +23,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/servers"
 	"github.com/aiter-go/aiter/internal/settings"
 	"github.com/aiter-go/aiter/jit"
 )
@@ -42,13 +42,13 @@ type executor struct {
 	store    *cache.Dir
 	log      *slog.Logger
 
+	suspension *servers.Suspension
+
 	needsCertificate atomic.Bool // the server requests a client certificate, and none is configured
 
 	mu       sync.Mutex
 	progress time.Time // of an execution
 	caps     *capabilities
-	until    time.Time // no command is sent to the farm before
-	fault    error     // why
 }
 
 // property is one of the platform's.
@@ -70,6 +70,7 @@ func Open(o jit.ExecutorOptions) (jit.Executor, error) {
 	if err != nil {
 		return fail("AITER_JIT_EXECUTOR", o.Address, err)
 	}
+	x.suspension = newSuspension(x)
 	if v := o.Getenv("AITER_JIT_EXECUTOR_WAIT"); v != "" {
 		if x.wait, err = time.ParseDuration(v); err != nil || x.wait <= 0 {
 			return fail("AITER_JIT_EXECUTOR_WAIT", v, errWait)
@@ -110,16 +111,11 @@ func (x *executor) parse(address string) (secure bool, err error) {
 		u.RawQuery != "" || u.Fragment != "" {
 		return false, errAddress
 	}
-	if u.Scheme == "grpc" && !isLoopback(u.Hostname()) {
+	if u.Scheme == "grpc" && !servers.IsLoopback(u.Hostname()) {
 		return false, errPlain
 	}
 	x.host, x.instance = u.Host, strings.Trim(u.Path, "/")
 	return u.Scheme == "grpcs", nil
-}
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // parsePlatform reads NAME=VALUE,NAME=VALUE.

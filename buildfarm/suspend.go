@@ -6,38 +6,31 @@ import (
 	"time"
 
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/servers"
 	"github.com/aiter-go/aiter/jit"
 )
 
-const (
-	// suspension is how long a process runs all commands itself after the farm could not be reached or did not answer.
-	suspension = time.Minute
-	// longFault is the delay from which on a fault suspends the other processes of the cache too. A farm that fails at once, such as one
-	// that is being restarted, delays each process little, and the next command may use it again.
-	longFault = time.Second
-)
+// A process runs all commands itself for a minute after the farm could not be reached or did not answer.
 
-func (x *executor) faultKey() cache.Key {
+// longFault is the delay from which on a fault suspends the other processes of the cache too. A farm that fails at once, such as one
+// that is being restarted, delays each process little, and the next command may use it again.
+const longFault = time.Second
+
+func newSuspension(x *executor) *servers.Suspension {
 	var l cache.Lines
 	l.Add("execute at", x.host)
 	l.Add("instance", x.instance)
-	return l.Key()
+	return servers.NewSuspension(x.store, l.Key(), x.log)
 }
 
 // suspended fails if the farm failed a short time ago.
 func (x *executor) suspended() error {
-	x.mu.Lock()
-	until, fault := x.until, x.fault
-	x.mu.Unlock()
-	if !time.Now().Before(until) {
-		f, recent := x.store.RecentServerFault(x.faultKey(), suspension)
-		if !recent {
-			return nil
-		}
-		until, fault = f.Time.Add(suspension), errors.New(f.Text)
+	f, suspended := x.suspension.Active()
+	if !suspended {
+		return nil
 	}
 	return &jit.ExecutorError{Cause: jit.ExecutorSuspended, Err: fmt.Errorf("%s is not used before %s: %w",
-		x.host, until.Format(time.TimeOnly), fault)}
+		x.host, f.Until().Format(time.TimeOnly), f.Err)}
 }
 
 // suspend notes a failure after which other commands do not wait for the farm too. It delayed a command for a time.
@@ -51,15 +44,9 @@ func (x *executor) suspend(err error, delay time.Duration) {
 	default:
 		return
 	}
-	now := time.Now()
-	x.mu.Lock()
-	x.until, x.fault = now.Add(suspension), e.Err
-	x.mu.Unlock()
-	if delay < longFault {
-		return
-	}
-	err = x.store.PutServerFault(x.faultKey(), cache.ServerFault{Time: now, Cause: string(e.Cause), Text: e.Err.Error()})
-	if err != nil {
-		x.log.Debug("cannot store the fault of a build farm; other processes use it", "error", err)
+	f := servers.Fault{Time: time.Now(), Cause: string(e.Cause), Err: e.Err}
+	x.suspension.Suspend(f)
+	if delay >= longFault {
+		x.suspension.Share(f)
 	}
 }

@@ -20,6 +20,8 @@ import (
 	"oras.land/oras-go/v2/registry/remote"
 	"oras.land/oras-go/v2/registry/remote/auth"
 	"oras.land/oras-go/v2/registry/remote/credentials"
+
+	"github.com/aiter-go/aiter/internal/servers"
 )
 
 // pullTimeouts suit the start of a program.
@@ -56,7 +58,7 @@ func newClient(ref Reference, o Options, limits timeouts) (*auth.Client, error) 
 		Cache:      auth.NewCache(),
 	}
 	client.SetUserAgent("aiter")
-	if isLoopback(ref.ref.Host()) { // its token server is on this machine too
+	if servers.IsLoopback(ref.ref.Host()) { // its token server is on this machine too
 		client.BlockedRealmPrefixes = []netip.Prefix{}
 	}
 	return client, nil

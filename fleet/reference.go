@@ -3,12 +3,13 @@ package fleet
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
 	"oras.land/oras-go/v2/registry"
+
+	"github.com/aiter-go/aiter/internal/servers"
 )
 
 // Reference names a set: HOST/REPOSITORY:TAG or HOST/REPOSITORY@sha256:DIGEST, as an image for docker, optionally
@@ -59,7 +60,7 @@ func ParseReference(s string) (Reference, error) {
 		return r, &ReferenceError{s, err}
 	}
 	r.ref = ref
-	r.plain = scheme == "oci+http" || scheme == "oci" && isLoopback(ref.Host())
+	r.plain = scheme == "oci+http" || scheme == "oci" && servers.IsLoopback(ref.Host())
 	return r, nil
 }
 
@@ -88,15 +89,6 @@ func parseFolder(s string) (Reference, error) {
 		r.ref.Reference = "sha256:" + sum
 	}
 	return r, nil
-}
-
-// isLoopback reports whether a host, with or without a port, is this machine.
-func isLoopback(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	ip := net.ParseIP(strings.Trim(host, "[]"))
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // Pinned reports whether the reference contains the digest of a manifest.

@@ -21,8 +21,6 @@ import (
 )
 
 const (
-	// suspensionTime is how long no process of this user on this machine sends requests to a registry after a fault.
-	suspensionTime = time.Minute
 	// manifestAge is how long a process keeps a manifest, so that its modules come from one set while it starts.
 	manifestAge = time.Minute
 )
@@ -281,7 +279,7 @@ func (s *source) take(ctx context.Context, set *verified, want jit.Request) (*ca
 	if err := s.store.PublishPulled(stage, "set", name, data); err != nil {
 		return nil, err
 	}
-	_ = s.store.Forget(cache.Failure, s.faultKey()) // of another process; the registry works again
+	s.server().Forget() // another process had a fault; the registry works again
 	d, _, err := s.store.OpenPulled(name)
 	return d, err
 }

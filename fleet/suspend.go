@@ -6,24 +6,21 @@ import (
 	"time"
 
 	"github.com/aiter-go/aiter/internal/cache"
+	"github.com/aiter-go/aiter/internal/servers"
 	"github.com/aiter-go/aiter/jit"
 )
 
-// After a fault no process sends requests to the registry for a minute, so that each start of a program is not delayed
-// again. The fault is a record of the cache, under the reference.
+// After a fault no process sends requests to the registry for a minute. The fault is a record of the cache, under the reference.
 
-func (s *source) faultKey() cache.Key {
+func (s *source) server() *servers.Suspension {
 	var l cache.Lines
 	l.Add("pull from", s.ref.String())
-	return l.Key()
+	return servers.NewSuspension(s.store, l.Key(), s.log)
 }
 
 // suspend stores a fault.
 func (s *source) suspend(e *jit.PullError) {
-	err := s.store.PutServerFault(s.faultKey(), cache.ServerFault{Time: time.Now(), Cause: string(e.Cause), Text: e.Err.Error()})
-	if err != nil {
-		s.log.Debug("cannot store the fault of a registry; the next process tries again", "error", err)
-	}
+	s.server().Share(servers.Fault{Time: time.Now(), Cause: string(e.Cause), Err: e.Err})
 }
 
 // Suspension is the time after a fault in which no process of the user on this machine sends requests to a registry.
@@ -41,11 +38,11 @@ func (x *Suspension) String() string {
 
 // suspension returns that of the registry, nil if processes send requests to it.
 func (s *source) suspension() *Suspension {
-	f, recent := s.store.RecentServerFault(s.faultKey(), suspensionTime)
-	if !recent {
+	f, suspended := s.server().Active()
+	if !suspended {
 		return nil
 	}
-	return &Suspension{Since: f.Time, Until: f.Time.Add(suspensionTime), Cause: jit.PullCause(f.Cause), Fault: f.Text}
+	return &Suspension{Since: f.Time, Until: f.Until(), Cause: jit.PullCause(f.Cause), Fault: f.Err.Error()}
 }
 
 // suspended fails if a process had a fault within the last minute.

@@ -5,10 +5,9 @@ import (
 	"runtime/debug"
 
 	"github.com/prometheus/client_golang/prometheus"
-)
 
-// modulePath is the path of this module.
-const modulePath = "github.com/aiter-go/aiter"
+	"github.com/aiter-go/aiter"
+)
 
 // buildInfo returns a gauge of value 1 whose labels describe the module in the program.
 func buildInfo() prometheus.Gauge {
@@ -29,7 +28,7 @@ func moduleVersion(info *debug.BuildInfo) (version, revision string) {
 	if info == nil {
 		return version, ""
 	}
-	if info.Main.Path == modulePath {
+	if info.Main.Path == aiter.ModulePath {
 		for _, s := range info.Settings {
 			if s.Key == "vcs.revision" {
 				revision = s.Value
@@ -37,7 +36,7 @@ func moduleVersion(info *debug.BuildInfo) (version, revision string) {
 		}
 	}
 	for _, m := range append([]*debug.Module{&info.Main}, info.Deps...) {
-		if m.Path != modulePath {
+		if m.Path != aiter.ModulePath {
 			continue
 		}
 		if m.Replace != nil {

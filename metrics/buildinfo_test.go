@@ -5,10 +5,12 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/aiter-go/aiter"
 )
 
 func TestModuleVersion(t *testing.T) {
-	own := debug.Module{Path: modulePath, Version: "v0.2.0"}
+	own := debug.Module{Path: aiter.ModulePath, Version: "v0.2.0"}
 	for _, c := range []struct {
 		name              string
 		info              *debug.BuildInfo
@@ -21,9 +23,10 @@ func TestModuleVersion(t *testing.T) {
 				&own},
 			Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "of the service"}},
 		}, "v0.2.0", ""},
-		{"a fork", &debug.BuildInfo{Deps: []*debug.Module{{Path: modulePath, Version: "v0.2.0",
+		{"a fork", &debug.BuildInfo{Deps: []*debug.Module{{Path: aiter.ModulePath, Version: "v0.2.0",
 			Replace: &debug.Module{Path: "example.org/fork", Version: "v0.3.0"}}}}, "v0.3.0", ""},
-		{"a checkout", &debug.BuildInfo{Deps: []*debug.Module{{Path: modulePath, Version: "v0.2.0", Replace: &debug.Module{Path: "../aiter"}}}},
+		{"a checkout", &debug.BuildInfo{Deps: []*debug.Module{{Path: aiter.ModulePath, Version: "v0.2.0",
+			Replace: &debug.Module{Path: "../aiter"}}}},
 			"unknown", ""},
 	} {
 		if version, revision := moduleVersion(c.info); version != c.version || revision != c.revision {

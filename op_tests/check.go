@@ -168,7 +168,7 @@ func (o Output) compareValues(t *tensor.Tensor, got, want []float64) Result {
 			continue
 		}
 		if r.Mismatches++; r.FirstBad == nil {
-			r.FirstBad, r.Got, r.Want = unravel(int64(i), t.Shape()), got[i], w
+			r.FirstBad, r.Got, r.Want = tensor.Unravel(int64(i), t.Shape()), got[i], w
 		}
 	}
 	return r
@@ -215,14 +215,4 @@ func relative(abs, scale float64) float64 {
 		return 0
 	}
 	return abs / scale
-}
-
-// unravel returns the index of the i-th element in row-major order.
-func unravel(i int64, shape []int64) []int64 {
-	index := make([]int64, len(shape))
-	for dim := len(shape) - 1; dim >= 0; dim-- {
-		index[dim] = i % shape[dim]
-		i /= shape[dim]
-	}
-	return index
 }

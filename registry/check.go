@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/spelling"
 	"github.com/aiter-go/aiter/jit/schema"
 	"github.com/aiter-go/aiter/tensor"
 )
@@ -262,7 +263,7 @@ func (a *argCheck) typeText(decl []schema.Arg, args []any) string {
 			words = append(words, fmt.Sprintf("%s as '%s'", other.DType(), decl[i].Name))
 		}
 	}
-	return oneOf(words)
+	return spelling.OneOf(words)
 }
 
 // shapeText returns a shape as "(2, 64)".

@@ -3,9 +3,9 @@ package registry
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/spelling"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
 	"github.com/aiter-go/aiter/tensor"
@@ -97,16 +97,8 @@ func (o *opVersion) dtypeError(e *opconfig.UnknownAxisError) error {
 	}
 	return &OperatorError{
 		Op: o.Name(), Kind: "TypeError", Arg: arg, About: "dtype",
-		Message: fmt.Sprintf("%s: argument '%s': expected dtype %s, got %s", o.Name(), arg, oneOf(e.Known), e.Value),
+		Message: fmt.Sprintf("%s: argument '%s': expected dtype %s, got %s", o.Name(), arg, spelling.OneOf(e.Known), e.Value),
 	}
-}
-
-// oneOf lists alternatives: "a, b or c".
-func oneOf(words []string) string {
-	if len(words) < 2 {
-		return strings.Join(words, "")
-	}
-	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
 }
 
 // whole requests the operator's whole module.

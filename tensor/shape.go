@@ -29,6 +29,16 @@ func RowMajor(shape []int64) ([]int64, error) {
 	return strides, nil
 }
 
+// Unravel returns the index of the i-th element in row-major order.
+func Unravel(i int64, shape []int64) []int64 {
+	index := make([]int64, len(shape))
+	for dim := len(shape) - 1; dim >= 0; dim-- {
+		index[dim] = i % shape[dim]
+		i /= shape[dim]
+	}
+	return index
+}
+
 // numel returns the product of sizes that RowMajor accepted.
 func numel(shape []int64) int64 {
 	n := int64(1)

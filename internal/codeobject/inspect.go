@@ -48,7 +48,7 @@ func Inspect(ctx context.Context, library io.ReaderAt, d Disassembler) ([]Report
 		most[k] = max(most[k], r.CodeSize)
 	}
 	all = slices.DeleteFunc(all, func(r Report) bool {
-		return strings.HasPrefix(r.Target, "sm_") && r.CodeSize < most[[2]string{r.Target, r.Symbol}]
+		return IsCUDA(r.Target) && r.CodeSize < most[[2]string{r.Target, r.Symbol}]
 	})
 	slices.SortFunc(all, func(a, b Report) int { return strings.Compare(a.Name, b.Name) })
 	return all, nil
@@ -93,11 +93,11 @@ func (o Object) disassemble(ctx context.Context, d Disassembler) (Disassembly, e
 	if err != nil {
 		return nil, err
 	}
-	if o.isCUDA() {
+	if IsCUDA(o.Target) {
 		return ParseSASS(bytes.NewReader(text))
 	}
 	return ParseDisassembly(bytes.NewReader(text))
 }
 
-// isCUDA reports whether the code is for an NVIDIA GPU.
-func (o Object) isCUDA() bool { return strings.HasPrefix(o.Target, "sm_") }
+// IsCUDA reports whether a target is an NVIDIA GPU.
+func IsCUDA(target string) bool { return strings.HasPrefix(target, "sm_") }

@@ -56,7 +56,7 @@ type metadata struct {
 
 // Kernels reads the metadata of a code object or a cubin. It fails with [*FormatError] and the errors of debug/elf.
 func (o Object) Kernels() ([]Kernel, error) {
-	if o.isCUDA() {
+	if IsCUDA(o.Target) {
 		return cubinKernels(o)
 	}
 	file, err := elf.NewFile(bytes.NewReader(o.ELF))

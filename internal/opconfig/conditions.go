@@ -206,7 +206,7 @@ func (d *decoder) unknownValue(a Axis, value string, at int) {
 	case within != value:
 		d.add(at, &Error{Msg: "unknown " + what, Suggestion: within})
 	case a.BySize():
-		d.fail(at, "unknown %s; expected %s", what, oneOf(a.Values))
+		d.fail(at, "unknown %s; expected %s", what, spelling.OneOf(a.Values))
 	default:
 		d.unknown(at, what, value, a.Values)
 	}

@@ -39,21 +39,9 @@ func (d *decoder) unknown(offset int, what, word string, allowed []string) {
 	}
 	e := &Error{Msg: fmt.Sprintf("unknown %s", what), Suggestion: spelling.NearestWord(word, allowed)}
 	if e.Suggestion == "" {
-		e.Msg += "; expected " + oneOf(allowed)
+		e.Msg += "; expected " + spelling.OneOf(allowed)
 	}
 	d.add(offset, e)
-}
-
-// oneOf lists alternatives: "a, b or c". Of many it lists the first ones.
-func oneOf(words []string) string {
-	const most = 20
-	if len(words) > most {
-		return fmt.Sprintf("%s and %d more", strings.Join(words[:most], ", "), len(words)-most)
-	}
-	if len(words) < 2 {
-		return strings.Join(words, "")
-	}
-	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
 }
 
 // table calls the reader of every key of a table. where names the table for people.

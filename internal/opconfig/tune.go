@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/aiter-go/aiter/internal/spelling"
 	"github.com/aiter-go/aiter/jit/target"
 )
 
@@ -136,5 +137,5 @@ func (e *UnknownParamError) Error() string {
 	case len(e.Known) == 0:
 		return fmt.Sprintf("%s has no launch parameters on %s; tune.NAME in its configuration declares some", e.Op, e.Target)
 	}
-	return fmt.Sprintf("%s has no launch parameter %q on %s; expected %s", e.Op, e.Name, e.Target, oneOf(e.Known))
+	return fmt.Sprintf("%s has no launch parameter %q on %s; expected %s", e.Op, e.Name, e.Target, spelling.OneOf(e.Known))
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/aiter-go/aiter/internal/report"
+	"github.com/aiter-go/aiter/internal/spelling"
 	"github.com/aiter-go/aiter/trace"
 )
 
@@ -44,10 +45,10 @@ func (p Part) Findings() []Finding {
 	}
 	if n := count(p.Timeline, func(s trace.Span) bool { return s.Failed }); n > 0 {
 		first := p.Timeline.Spans[slices.IndexFunc(p.Timeline.Spans, func(s trace.Span) bool { return s.Failed })]
-		list = append(list, Finding{"Something failed", plural(n, "span") + " with an error", first.Title() + ": " + first.Detail})
+		list = append(list, Finding{"Something failed", spelling.Count(n, "span") + " with an error", first.Title() + ": " + first.Detail})
 	}
 	if n := p.Timeline.Dropped; n > 0 {
-		figure := plural(n, "older span") + " dropped"
+		figure := spelling.Count(n, "older span") + " dropped"
 		list = append(list, Finding{"The timeline is not complete", figure, "Record less, or raise trace.Options.Limit"})
 	}
 	return list
@@ -60,13 +61,6 @@ func count(t *trace.Timeline, is func(trace.Span) bool) (n int64) {
 		}
 	}
 	return n
-}
-
-func plural(n int64, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 func buildFinding(s Shares, _ []Item) (Finding, bool) {

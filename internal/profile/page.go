@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/aiter-go/aiter/internal/report"
+	"github.com/aiter-go/aiter/internal/spelling"
 	"github.com/aiter-go/aiter/trace"
 )
 
@@ -183,9 +184,9 @@ const maxItems = 200
 // times returns "3 spans" or "3 gaps".
 func times(s Share) string {
 	if s.Group == Gaps {
-		return plural(s.Count, "gap")
+		return spelling.Count(s.Count, "gap")
 	}
-	return plural(s.Count, "time")
+	return spelling.Count(s.Count, "time")
 }
 
 // charts returns the distributions of kernels and of calls of the host.
@@ -224,7 +225,7 @@ func distribution(title string, items []Item) barChart {
 	for _, i := range items[:min(maxBars, len(items))] {
 		f := fraction(i.Total, sum.Total)
 		c.Bars = append(c.Bars, bar{class(groupOf(i.Kind)), i.title(), report.Percent(f),
-			fmt.Sprintf("%s, %s", report.Duration(i.Total), plural(i.Count, "time")), 100 * f})
+			fmt.Sprintf("%s, %s", report.Duration(i.Total), spelling.Count(i.Count, "time")), 100 * f})
 	}
 	if more := len(items) - len(c.Bars); more > 0 {
 		c.Note = fmt.Sprintf("and %d more", more)

@@ -1,4 +1,4 @@
-// Package spelling finds the names that a misspelled name may mean.
+// Package spelling writes words of messages: lists, numbers with nouns, and the names that a misspelled name may mean.
 package spelling
 
 import (

@@ -138,21 +138,11 @@ func (s *operand) same(want *operand, i int, tol Tolerance) bool {
 // add records a wrong element.
 func (d *Difference) add(shape []int64, i int64, got, want float64) {
 	if d.Mismatches++; d.Mismatches == 1 {
-		d.Index, d.Got, d.Want = unravel(i, shape), got, want
+		d.Index, d.Got, d.Want = tensor.Unravel(i, shape), got, want
 	}
 	if distance := math.Abs(got - want); distance > d.MaxError {
 		d.MaxError = distance
 	} else if math.IsNaN(distance) {
 		d.MaxError = math.Inf(1)
 	}
-}
-
-// unravel returns the index of the i-th element in row-major order.
-func unravel(i int64, shape []int64) []int64 {
-	index := make([]int64, len(shape))
-	for dim := len(shape) - 1; dim >= 0; dim-- {
-		index[dim] = i % shape[dim]
-		i /= shape[dim]
-	}
-	return index
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/aiter-go/aiter/internal/filedata"
 	"github.com/aiter-go/aiter/tensor"
 )
 
@@ -34,7 +35,7 @@ func (h header) strides() []int64 {
 func readHeader(r io.Reader) (header, error) {
 	var lead [8]byte
 	if _, err := io.ReadFull(r, lead[:]); err != nil {
-		return header{}, fmt.Errorf("npy: magic: %w", unexpected(err))
+		return header{}, fmt.Errorf("npy: magic: %w", filedata.Unexpected(err))
 	}
 	if string(lead[:6]) != magic {
 		return header{}, &FormatError{Field: "magic", Got: fmt.Sprintf("%q", lead[:6]), Want: fmt.Sprintf("%q", magic)}
@@ -45,7 +46,7 @@ func readHeader(r io.Reader) (header, error) {
 	}
 	text := make([]byte, n)
 	if _, err := io.ReadFull(r, text); err != nil {
-		return header{}, fmt.Errorf("npy: header of %d bytes: %w", n, unexpected(err))
+		return header{}, fmt.Errorf("npy: header of %d bytes: %w", n, filedata.Unexpected(err))
 	}
 	return parseHeader(string(text))
 }
@@ -61,7 +62,7 @@ func headerLength(r io.Reader, version byte) (uint32, error) {
 		width = 2
 	}
 	if _, err := io.ReadFull(r, raw[:width]); err != nil {
-		return 0, fmt.Errorf("npy: header length: %w", unexpected(err))
+		return 0, fmt.Errorf("npy: header length: %w", filedata.Unexpected(err))
 	}
 	n := binary.LittleEndian.Uint32(raw[:])
 	if n > MaxHeader {
@@ -82,7 +83,7 @@ func descriptors() map[string]tensor.DType {
 // parseDescr reads a descriptor such as '<f4', '|u1' or '>i8'.
 func parseDescr(s string) (dt tensor.DType, big bool, err error) {
 	if s == "bfloat16" {
-		return tensor.BFloat16, machineBig(), nil
+		return tensor.BFloat16, filedata.BigEndian(), nil
 	}
 	order, name := "", s
 	if s != "" && strings.ContainsRune("<>=|", rune(s[0])) {
@@ -100,7 +101,7 @@ func parseDescr(s string) (dt tensor.DType, big bool, err error) {
 	case ">":
 		return dt, true, nil
 	}
-	return dt, machineBig(), nil
+	return dt, filedata.BigEndian(), nil
 }
 
 // descr returns the descriptor of an element type. ok is false if .npy files do not have the type.
@@ -112,7 +113,7 @@ func descr(dt tensor.DType) (text string, ok bool) {
 		switch {
 		case dt.Size() == 1:
 			return "|" + name, true
-		case machineBig():
+		case filedata.BigEndian():
 			return ">" + name, true
 		}
 		return "<" + name, true

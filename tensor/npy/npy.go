@@ -6,11 +6,10 @@ package npy
 
 import (
 	"bufio"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 
+	"github.com/aiter-go/aiter/internal/filedata"
 	"github.com/aiter-go/aiter/tensor"
 )
 
@@ -67,7 +66,7 @@ func readData(r io.Reader, size int64) (*tensor.Storage, error) {
 		}
 		n := copy(buf, done)
 		if _, err := io.ReadFull(r, buf[n:]); err != nil {
-			return nil, unexpected(err)
+			return nil, filedata.Unexpected(err)
 		}
 		if have == size {
 			return s, nil
@@ -76,41 +75,14 @@ func readData(r io.Reader, size int64) (*tensor.Storage, error) {
 	}
 }
 
-// unexpected returns io.ErrUnexpectedEOF in place of io.EOF.
-func unexpected(err error) error {
-	if errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
-	}
-	return err
-}
-
 // fixBytes converts the file's bytes to the machine's byte order, and bools to 0 or 1.
 func fixBytes(s *tensor.Storage, h header) error {
 	buf, err := s.Bytes()
 	if err != nil {
 		return err
 	}
-	if h.dtype == tensor.Bool {
-		for i, b := range buf {
-			buf[i] = min(b, 1)
-		}
-	}
-	if h.bigEndian != machineBig() {
-		swapBytes(buf, int(h.dtype.Size()))
-	}
+	filedata.Decode(buf, h.dtype, h.bigEndian)
 	return nil
-}
-
-// machineBig reports whether the machine is big-endian.
-func machineBig() bool { return binary.NativeEndian.Uint16([]byte{0, 1}) == 1 }
-
-// swapBytes reverses the bytes of each element of size bytes.
-func swapBytes(buf []byte, size int) {
-	for ; len(buf) >= size && size > 1; buf = buf[size:] {
-		for i, j := 0, size-1; i < j; i, j = i+1, j-1 {
-			buf[i], buf[j] = buf[j], buf[i]
-		}
-	}
 }
 
 // Write writes a host tensor with any strides: in row-major order, in the machine's byte

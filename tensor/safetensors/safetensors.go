@@ -13,6 +13,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/aiter-go/aiter/internal/filedata"
 	"github.com/aiter-go/aiter/tensor"
 )
 
@@ -99,7 +100,7 @@ func Read(r io.Reader, size int64) (map[string]*tensor.Tensor, error) {
 func readHeader(r io.Reader, size int64) (header map[string]entry, rest int64, err error) {
 	var length uint64
 	if err := binary.Read(r, binary.LittleEndian, &length); err != nil {
-		return nil, 0, fmt.Errorf("safetensors: header: %w", unexpected(err))
+		return nil, 0, fmt.Errorf("safetensors: header: %w", filedata.Unexpected(err))
 	}
 	const prefix = 8
 	if length > MaxHeader || int64(length) > size-prefix {
@@ -107,7 +108,7 @@ func readHeader(r io.Reader, size int64) (header map[string]entry, rest int64, e
 	}
 	text := make([]byte, length)
 	if _, err := io.ReadFull(r, text); err != nil {
-		return nil, 0, fmt.Errorf("safetensors: header: %w", unexpected(err))
+		return nil, 0, fmt.Errorf("safetensors: header: %w", filedata.Unexpected(err))
 	}
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(text, &raw); err != nil {
@@ -154,23 +155,10 @@ func readTensor(r io.Reader, e entry) (*tensor.Tensor, error) {
 		return nil, err
 	}
 	if _, err := io.ReadFull(r, data); err != nil {
-		return nil, unexpected(err)
+		return nil, filedata.Unexpected(err)
 	}
-	if dt == tensor.Bool {
-		for i, b := range data {
-			data[i] = min(b, 1)
-		}
-	}
-	toLittle(data, dt.Size())
+	filedata.Decode(data, dt, false)
 	return t, nil
-}
-
-// unexpected returns io.ErrUnexpectedEOF in place of io.EOF.
-func unexpected(err error) error {
-	if errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
-	}
-	return err
 }
 
 // Write writes host tensors with any strides, sorted by name. The errors are those of w, *tensor.HostError,
@@ -228,7 +216,7 @@ func formatHeader(names []string, tensors map[string]*tensor.Tensor) ([]byte, er
 
 func writeData(w io.Writer, t *tensor.Tensor) error {
 	data, err := t.Bytes()
-	if layout := (*tensor.LayoutError)(nil); errors.As(err, &layout) || err == nil && machineBig() {
+	if layout := (*tensor.LayoutError)(nil); errors.As(err, &layout) || err == nil && filedata.BigEndian() {
 		if t, err = t.Compact(); err == nil {
 			data, err = t.Bytes()
 		}
@@ -236,20 +224,7 @@ func writeData(w io.Writer, t *tensor.Tensor) error {
 	if err != nil {
 		return err
 	}
-	toLittle(data, t.DType().Size())
+	filedata.Reorder(data, t.DType(), false)
 	_, err = w.Write(data)
 	return err
-}
-
-// machineBig reports whether the machine is big-endian.
-func machineBig() bool { return binary.NativeEndian.Uint16([]byte{0, 1}) == 1 }
-
-// toLittle converts elements of size bytes between the machine's byte order and that of the format.
-func toLittle(data []byte, size int64) {
-	if !machineBig() {
-		return
-	}
-	for element := range slices.Chunk(data, int(size)) {
-		slices.Reverse(element)
-	}
 }
