@@ -7,7 +7,7 @@
 It needs a Python with torch, triton and tvm_ffi. CHECKOUT is the folder of AIter's source, or the file of its kernel. x and the
 states are of bfloat16 with adjacent channels; slots are indexed; SiLU and bias apply. A case is a CUDA graph of up to 40
 calls, each on tensors of its own, so that the caches hold little of the next call. Figures are medians of 15 replays in
-microseconds a call. Results are compared first. causal_conv1d_serve_update writes to x and
+microseconds a call. A copy of the bytes that a call reads and writes is beside them, by a kernel. Results are compared first. causal_conv1d_serve_update writes to x and
 accepts tokens (num_accepted_tokens) in the cases named so; causal_conv1d_update writes to another tensor.
 """
 
@@ -21,6 +21,7 @@ import subprocess
 
 import torch
 import triton
+import triton.language as tl
 import tvm_ffi
 from aiter_go._library import aiterctl, target
 
@@ -47,6 +48,12 @@ def triton_kernel(path):
     return module._causal_conv1d_update_kernel
 
 
+@triton.jit
+def copy_kernel(to, of, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(to + at, tl.load(of + at, at < n), at < n)
+
+
 def load(op, width):
     """Returns an operator of the part for a width, built on first use."""
     command = [aiterctl(), "build", "--op", op, "--dtype", "bfloat16", "--axis", f"width={width}", "--arch", target(device), "--json"]
@@ -69,6 +76,10 @@ class Tensors:
 
     def nbytes(self):
         return 2 * self.x.nbytes + self.states.nbytes + self.weight.nbytes
+
+    def moved(self):
+        """Returns the bytes that a call reads and writes: x, out, the filter, and the states of the slots in use twice."""
+        return 2 * self.x.nbytes + 2 * self.states[:len(self.slots)].nbytes + self.weight.nbytes
 
     def copy(self):
         other = object.__new__(Tensors)
@@ -136,19 +147,22 @@ def compare(op, name, kernel, batch, dim, tokens, accepted, width, filter_type):
         return None
     calls = max(3, min(40, 6_000_000_000 // (2 * ours.nbytes())))
     sets = [Tensors(*case, in_place=name != "causal_conv1d_update") for _ in range(calls)]
+    n = ours.moved() // 8
+    copies = [(torch.empty(n, dtype=torch.int32, device=device), torch.empty(n, dtype=torch.int32, device=device)) for _ in range(calls)]
     t = measure({
         "aiter": graph([lambda s=s: s.call(op, name) for s in sets]),
         "triton": graph([lambda s=s: s.call_triton(kernel) for s in sets]),
+        "copy": graph([lambda c=c: copy_kernel[(triton.cdiv(n, 2048),)](*c, n, BLOCK=2048, num_warps=8) for c in copies]),
     }, calls)
     speed = t["triton"] / t["aiter"]
     print(f"| {name} | {width}, {str(filter_type)[6:]} | {batch}, {dim} | {tokens}{' accepted' if accepted else ''} | "
-          f"{t['aiter']:.2f} | {t['triton']:.2f} | {speed:.2f}x |", flush=True)
-    return speed
+          f"{t['aiter']:.2f} | {t['triton']:.2f} | {speed:.2f}x | {t['copy']:.2f} |", flush=True)
+    return speed, t["triton"] / t["copy"]
 
 
 kernel, right, means = triton_kernel(args.checkout), True, []
 print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}")
-print("| operator | filter | batch, dim | tokens | aiter | triton | faster |\n|---|---|---|---|---|---|---|")
+print("| operator | filter | batch, dim | tokens | aiter | triton | faster | copy |\n|---|---|---|---|---|---|---|---|")
 for name in args.op.split(","):
     for width in map(int, args.width.split(",")):
         op = load(name, width)
@@ -158,9 +172,10 @@ for name in args.op.split(","):
                       for shape in shapes for tokens, accepted in cases]
             right &= None not in speeds
             if got := [s for s in speeds if s]:
-                means.append((name, f"{width}, {filter_name}", len(got), math.exp(statistics.mean(map(math.log, got))), min(got)))
-print("\n| operator | filter | rows | geometric mean | least |\n|---|---|---|---|---|")
-for name, taps, rows, mean, least in means:
-    print(f"| {name} | {taps} | {rows} | {mean:.2f}x | {least:.2f}x |")
+                speed, copy = (math.exp(statistics.mean(map(math.log, column))) for column in zip(*got))
+                means.append((name, f"{width}, {filter_name}", len(got), speed, min(s for s, _ in got), copy))
+print("\n| operator | filter | rows | geometric mean | least | a copy |\n|---|---|---|---|---|---|")
+for name, taps, rows, mean, least, copy in means:
+    print(f"| {name} | {taps} | {rows} | {mean:.2f}x | {least:.2f}x | {copy:.2f}x |")
 if not right:
     raise SystemExit("a result differs from that of Triton's kernel")

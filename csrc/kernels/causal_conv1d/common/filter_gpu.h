@@ -240,8 +240,6 @@ AITER_DEVICE uint32_t load_bits(const Array2& a, int64_t i) {
   return load_readonly_element(static_cast<const uint16_t*>(a.data) + i);
 }
 
-inline bool is_aligned(const void* p, int64_t bytes) { return reinterpret_cast<uintptr_t>(p) % uintptr_t(bytes) == 0; }
-
 // taps_adjacent reports whether the taps of all channels follow each other without gaps, from an aligned address on.
 inline bool taps_adjacent(const Problem& p) { return p.weight.last == 1 && p.weight.first == p.width && is_aligned(p.weight.data, 16); }
 

@@ -11,6 +11,8 @@
 
 namespace aiter::conv1d {
 
+AITER_SHARED bool is_aligned(const void* p, int64_t bytes) { return reinterpret_cast<uintptr_t>(p) % uintptr_t(bytes) == 0; }
+
 // Array3 is (batch, dim, seqlen) or (batch, dim, width-1); strides in elements.
 struct Array3 {
   void* data;  // null: not given

@@ -19,6 +19,8 @@ template <class T> struct IndexArray {
   int64_t stride;
 
   AITER_SHARED T operator[](int64_t i) const { return data[i * stride]; }
+  // packed reports whether the elements are adjacent, the first at a multiple of 16 bytes.
+  AITER_SHARED bool packed() const { return stride == 1 && is_aligned(data, 16); }
 };
 
 template <class T> IndexArray<T> index_array(const Optional<TensorView>& t) {

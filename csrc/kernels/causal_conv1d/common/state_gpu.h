@@ -91,29 +91,27 @@ AITER_DEVICE void run_any_width(const KernelParam<Stateful>& a, const Sequence& 
 }
 
 // SlotUsers finds out, with a whole block, whether two sequences of the batch name the same slot. Its first loads are in flight
-// while the block does other work.
+// while the block does other work. A thread reads four adjacent indices at a time, with one load if they are packed.
 template <class P> class SlotUsers {
  public:
   AITER_DEVICE explicit SlotUsers(const P& p) {
-    if (p.indices.data) read(p, Index(threadIdx.x));
+    if (p.indices.data) read(p, Index(threadIdx.x * kMany));
   }
 
   // share_slot reports whether another sequence names the slot of sequence b. A kernel calls it once.
   AITER_DEVICE bool share_slot(const P& p, int64_t b, int64_t slot) {
     if (!p.indices.data) return false;
-    bool found = false;
+    int found = 0;
     AITER_ROLLED
-    for (Index first = 0;;) {
+    for (Index first = Index(threadIdx.x * kMany);;) {
       AITER_UNROLL
-      for (int k = 0; k < kMany; k++) {
-        const Index i = first + Index(threadIdx.x + k * blockDim.x);
-        found |= i < p.batch && i != Index(b) && slots_[k] == slot;
-      }
+      for (int k = 0; k < kMany; k++) found += slots_[k] == slot;
+      found -= uint32_t(Index(b) - first) < kMany;  // sequence b itself
       first += Index(kMany * blockDim.x);
-      if (first >= p.batch) break;
-      read(p, first + Index(threadIdx.x));
+      if (first - Index(threadIdx.x * kMany) >= p.batch) break;
+      read(p, first);
     }
-    return block_any(found);
+    return block_any(found > 0);
   }
 
  private:
@@ -121,8 +119,14 @@ template <class P> class SlotUsers {
   static constexpr int kMany = 4;
 
   AITER_DEVICE void read(const P& p, Index i) {
-    AITER_UNROLL
-    for (int k = 0; k < kMany; k++, i += Index(blockDim.x)) slots_[k] = i < p.batch ? p.indices[i] : 0;
+    if (p.indices.packed() && i + kMany <= p.batch) {
+      const auto four = load_vec<float, kMany>(static_cast<const float*>(static_cast<const void*>(p.indices.data)) + i);
+      AITER_UNROLL
+      for (int k = 0; k < kMany; k++) slots_[k] = int32_t(four.word[k]);
+    } else {
+      AITER_UNROLL
+      for (int k = 0; k < kMany; k++) slots_[k] = i + k < p.batch ? p.indices[i + k] : INT32_MIN;
+    }
   }
 
   int32_t slots_[kMany];

@@ -2,8 +2,8 @@
 // one type in aligned vectors. Offsets are products of 32-bit numbers: at this size instructions and their loads take longer than the
 // data.
 //
-// Tiling: a block has 64 threads of one sequence, a thread C adjacent channels and all tokens. The loads of the filter, the indices and x
-// are in flight together, then those of the state.
+// Tiling: a block has 64 or 128 threads of one sequence, a thread C adjacent channels and all tokens. The loads of the filter, the
+// indices and x are in flight together, then those of the state.
 // Bytes: x and out once; of a state what is read and what is kept; the taps once a sequence, from cache. With shared slots each block reads
 // all indices once.
 // Reduction: over the width, in one thread's fp32 registers, the oldest value first.
@@ -49,6 +49,7 @@ struct FewSlots {
     AITER_DEVICE int32_t operator[](int64_t i) const {
       return *reinterpret_cast<const int32_t*>(byte_at(array.data, uint32_t(i), array.stride));
     }
+    AITER_DEVICE bool packed() const { return array.stride == sizeof(int32_t) && is_aligned(data, 16); }
   } indices;
   int32_t batch;
 
@@ -231,10 +232,10 @@ struct NoFewUsers {
   AITER_DEVICE bool share_slot(const FewSlots&, int64_t, int64_t) { return false; }
 };
 
-constexpr int kFewThreads = 64;
+constexpr int kFewThreads = 128;  // of a block at most
 // few_blocks returns the blocks of an NVIDIA multiprocessor, or the waves of an AMD SIMD unit: as many as registers allow.
 AITER_SHARED constexpr int few_blocks(int channels) {
-  return AITER_HIP ? 2 : channels <= 4 ? 16 : 8;
+  return AITER_HIP ? 2 : channels <= 4 ? 8 : 4;
 }
 
 // kOrdered: sequences that share a slot run in the order of the batch; the call has no num_accepted_tokens.
@@ -244,7 +245,7 @@ __global__ void __launch_bounds__(kFewThreads, few_blocks(C)) causal_conv1d_serv
     constexpr bool kAccepts = !kOrdered;
     const FewParams& a = p;
     uint32_t b = a.chunks.quotient(blockIdx.x);
-    const int place = int((blockIdx.x - b * a.chunks.divisor) * kFewThreads + threadIdx.x) * C;
+    const int place = int((blockIdx.x - b * a.chunks.divisor) * blockDim.x + threadIdx.x) * C;
     pdl_trigger();
     pdl_wait();
     const FewSlot loaded(a, b, kAccepts);
