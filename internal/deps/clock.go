@@ -7,6 +7,7 @@ import "time"
 type Instant struct {
 	Stamp  time.Time
 	steady time.Duration
+	exact  time.Time // not before any time of a file so far: since Linux 6.13 these may lie between two ticks
 }
 
 // Now reads both clocks within one tick, so that their difference changes only if the time
@@ -14,12 +15,12 @@ type Instant struct {
 func Now() Instant {
 	for range 100 {
 		before := steady()
-		i := Instant{stamp(), steady()}
+		i := Instant{stamp(), steady(), time.Now()}
 		if i.steady == before {
 			return i
 		}
 	}
-	return Instant{stamp(), steady()}
+	return Instant{stamp(), steady(), time.Now()}
 }
 
 // setBackSince reports whether the clock that stamps files was set back since an
@@ -29,12 +30,13 @@ func (i Instant) setBackSince(before Instant) bool {
 }
 
 // NextTick waits until the kernel stamps files with a new time and returns that time.
-// Files that were written earlier have an earlier time.
+// Files that were written earlier have an earlier time. A tick that comes late has the time at
+// which it was due, so that the first tick may be before the exact time of such a file.
 func NextTick(clock func() Instant) Instant {
 	before := clock()
 	for range 100 {
 		time.Sleep(time.Millisecond)
-		if now := clock(); now.Stamp.After(before.Stamp) {
+		if now := clock(); now.Stamp.After(before.Stamp) && now.Stamp.After(before.exact) {
 			return now
 		}
 	}
