@@ -112,9 +112,11 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	first := via[0].URL
 	switch {
 	case len(via) > maxRedirects:
-		return fmt.Errorf("more than %d redirects", maxRedirects)
+		return fmt.Errorf("more than %d redirects from %s://%s, the last one to %s://%s; name the server that has the set in the reference",
+			maxRedirects, first.Scheme, first.Host, req.URL.Scheme, req.URL.Host)
 	case first.Scheme == "https" && req.URL.Scheme != "https":
-		return fmt.Errorf("redirect from TLS to %s://%s", req.URL.Scheme, req.URL.Host)
+		return fmt.Errorf("refused redirect from https://%s to %s://%s, which has no TLS; let the server redirect to https only",
+			first.Host, req.URL.Scheme, req.URL.Host)
 	case first.Scheme != req.URL.Scheme || first.Host != req.URL.Host:
 		req.Header.Del("Authorization")
 		req.Header.Del("Cookie")

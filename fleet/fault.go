@@ -46,7 +46,19 @@ type statusError struct {
 }
 
 func (e *statusError) Error() string {
-	return fmt.Sprintf("GET %s: status %d, %s", e.url, e.code, http.StatusText(e.code))
+	var hint string
+	switch causeOfStatus(e.code) {
+	case jit.PullDenied:
+		hint = "; log in to the server (docker login), as a user who may read the repository"
+	case jit.PullMissing:
+		hint = "; check the reference, and whether the set was pushed there"
+	case jit.PullLimited, jit.PullServer:
+		hint = "; try again later"
+	default:
+		hint = fmt.Sprintf("; expected status %d: check that the server has the API of a container registry, or serves the folder",
+			http.StatusOK)
+	}
+	return fmt.Sprintf("GET %s: status %d, %s%s", e.url, e.code, http.StatusText(e.code), hint)
 }
 
 // proxyError reports a proxy that opens no connection.

@@ -1,10 +1,10 @@
 package hostcall
 
-// span is a piece: the units [from, to) of each axis.
-type span struct{ from, to []int64 }
+// unitRange is a piece: the units [from, to) of each axis.
+type unitRange struct{ from, to []int64 }
 
 // cut cuts the axes into about n pieces. An axis is cut if those before it are cut into single units.
-func cut(units []int64, n int64) []span {
+func cut(units []int64, n int64) []unitRange {
 	parts := make([]int64, len(units))
 	for i, u := range units {
 		parts[i] = min(max(n, 1), max(u, 1))
@@ -13,12 +13,12 @@ func cut(units []int64, n int64) []span {
 			n = 1
 		}
 	}
-	pieces := []span{{}}
+	pieces := []unitRange{{}}
 	for i, u := range units {
-		var finer []span
+		var finer []unitRange
 		for _, p := range pieces {
 			for k := range parts[i] {
-				finer = append(finer, span{
+				finer = append(finer, unitRange{
 					from: append(p.from[:len(p.from):len(p.from)], k*u/parts[i]),
 					to:   append(p.to[:len(p.to):len(p.to)], (k+1)*u/parts[i]),
 				})
@@ -33,19 +33,19 @@ func cut(units []int64, n int64) []span {
 const coarsest = 8
 
 // choose cuts the call into pieces of about size bytes in one direction, or into larger ones if those cost less.
-func (r *run) choose(size int64) ([]span, error) {
+func (r *run) choose(size int64) ([]unitRange, error) {
 	up, down := r.traffic()
 	n := (max(up, down) + size - 1) / size
-	var best []span
+	var best []unitRange
 	least := 0.0
 	for larger := int64(1); larger <= coarsest; larger *= 2 {
-		spans := cut(r.call.Units, n/larger)
-		cost, err := r.cost(spans)
+		ranges := cut(r.call.Units, n/larger)
+		cost, err := r.cost(ranges)
 		if err != nil {
 			return nil, err
 		}
 		if best == nil || cost < least {
-			best, least = spans, cost
+			best, least = ranges, cost
 		}
 		if n/larger <= 2 {
 			break
@@ -67,10 +67,10 @@ const (
 
 // cost estimates the time of a call in bytes that are copied at full speed: the copies of the slower direction, and one piece, by
 // which downloads are behind uploads.
-func (r *run) cost(spans []span) (float64, error) {
+func (r *run) cost(ranges []unitRange) (float64, error) {
 	var up, down, upLag, downLag float64
 	lag := pinnedLag
-	middle := spans[len(spans)/2]
+	middle := ranges[len(ranges)/2]
 	for i := range r.slots {
 		s := &r.slots[i]
 		if s.Tensor == nil || s.resident || s.same >= 0 {

@@ -48,8 +48,8 @@ type Engine struct {
 
 	processors chan struct{} // holds a value for each processor that copies
 
-	mu    sync.Mutex
-	lanes []*lane // that no call uses; the last one was used last, and its stream may use that call's memory again at once
+	mu   sync.Mutex
+	idle []*streams // that no call uses; the last one was used last, and its stream may use that call's memory again at once
 }
 
 // New returns an engine that takes its memory from a pool. It has no memory between calls. Close destroys its streams and
@@ -84,8 +84,8 @@ type Argument struct {
 	Along         []int // for each axis, the dimension that is cut, -1 for none; a written argument has all axes
 }
 
-// lane holds the streams and events that one call at a time uses.
-type lane struct {
+// streams are the streams and events that one call at a time uses.
+type streams struct {
 	up, run, down device.Stream
 	events        []events // of the buffers of the calls so far
 }
@@ -96,37 +96,38 @@ type events struct{ uploaded, computed, downloaded *device.Event }
 // Run makes the call and waits for its results. If ctx ends, Run begins no more pieces; then and after other errors some of
 // the results may be written. It leaves no memory in use and no work behind.
 func (e *Engine) Run(ctx context.Context, c Call) error {
-	ln, err := e.acquire(ctx)
+	st, err := e.acquire(ctx)
 	if err != nil {
 		return err
 	}
-	r := newRun(e, ln, c)
+	r := newRun(e, st, c)
 	if err = r.allocate(); err == nil {
 		err = r.pieces(ctx)
 	}
 	return r.finish(err)
 }
 
-// acquire waits for a lane, and makes its streams on first use.
-func (e *Engine) acquire(ctx context.Context) (ln *lane, err error) {
+// acquire waits for free streams, and makes them on first use.
+func (e *Engine) acquire(ctx context.Context) (st *streams, err error) {
 	select {
 	case <-e.free:
 	case <-ctx.Done():
-		return nil, fmt.Errorf("wait for the calls before on %s: %w", e.pool.Device(), context.Cause(ctx))
+		return nil, fmt.Errorf("the call waited for %d others on %s (HostOptions.Calls) until its context ended: %w; allow more calls or "+
+			"more time", e.opts.Calls, e.pool.Device(), context.Cause(ctx))
 	}
 	e.mu.Lock()
-	if n := len(e.lanes); n > 0 {
-		ln, e.lanes = e.lanes[n-1], e.lanes[:n-1]
+	if n := len(e.idle); n > 0 {
+		st, e.idle = e.idle[n-1], e.idle[:n-1]
 	}
 	e.mu.Unlock()
-	if ln != nil {
-		return ln, nil
+	if st != nil {
+		return st, nil
 	}
-	if ln, err = e.newLane(); err != nil {
+	if st, err = e.newStreams(); err != nil {
 		e.free <- struct{}{}
-		return nil, errors.Join(err, e.closeLane(ln))
+		return nil, errors.Join(err, e.closeStreams(st))
 	}
-	return ln, nil
+	return st, nil
 }
 
 // pieceSize returns the number of bytes of a piece in one direction.
@@ -152,44 +153,44 @@ func (e *Engine) buffers(r *run) int {
 	return DefaultBuffers
 }
 
-// release makes a lane free for another call. A nil lane was closed.
-func (e *Engine) release(ln *lane) {
-	if ln != nil {
+// release makes streams free for another call. Streams that are nil were closed.
+func (e *Engine) release(st *streams) {
+	if st != nil {
 		e.mu.Lock()
-		e.lanes = append(e.lanes, ln)
+		e.idle = append(e.idle, st)
 		e.mu.Unlock()
 	}
 	e.free <- struct{}{}
 }
 
-// newLane makes streams. With an error it returns those made so far.
-func (e *Engine) newLane() (*lane, error) {
-	dev, ln := int(e.pool.Device().ID), new(lane)
+// newStreams makes streams. With an error it returns those made so far.
+func (e *Engine) newStreams() (*streams, error) {
+	dev, st := int(e.pool.Device().ID), new(streams)
 	for _, s := range []struct {
 		*device.Stream
 		name string
-	}{{&ln.up, "uploads"}, {&ln.run, "kernels"}, {&ln.down, "downloads"}} {
+	}{{&st.up, "uploads"}, {&st.run, "kernels"}, {&st.down, "downloads"}} {
 		made, err := e.drv.NewStream(dev)
 		if err != nil {
-			return ln, err
+			return st, err
 		}
 		*s.Stream = made
 		e.opts.Trace.NameTrack(trackOf(made), s.name)
 	}
-	return ln, nil
+	return st, nil
 }
 
 // events returns the events of buffer i, which it makes on first use.
-func (e *Engine) events(ln *lane, i int) (ev events, err error) {
-	if i < len(ln.events) {
-		return ln.events[i], nil
+func (e *Engine) events(st *streams, i int) (ev events, err error) {
+	if i < len(st.events) {
+		return st.events[i], nil
 	}
 	for _, one := range []**device.Event{&ev.uploaded, &ev.computed, &ev.downloaded} {
 		if *one, err = e.drv.NewUntimedEvent(int(e.pool.Device().ID)); err != nil {
 			return ev, errors.Join(err, ev.close())
 		}
 	}
-	ln.events = append(ln.events, ev)
+	st.events = append(st.events, ev)
 	return ev, nil
 }
 
@@ -209,13 +210,13 @@ func trackOf(s device.Stream) trace.Track {
 	return trace.Track{Device: s.Device.String(), ID: uint64(s.Handle)}
 }
 
-// closeLane destroys the streams that were made, and the events.
-func (e *Engine) closeLane(ln *lane) error {
+// closeStreams destroys the streams that were made, and the events.
+func (e *Engine) closeStreams(st *streams) error {
 	var errs []error
-	for _, ev := range ln.events {
+	for _, ev := range st.events {
 		errs = append(errs, ev.close())
 	}
-	for _, s := range []device.Stream{ln.up, ln.run, ln.down} {
+	for _, s := range []device.Stream{st.up, st.run, st.down} {
 		if s != (device.Stream{}) {
 			e.opts.Trace.NameTrack(trackOf(s), "")
 			errs = append(errs, s.Close())
@@ -230,13 +231,13 @@ func (e *Engine) Close() error {
 	for range cap(e.free) {
 		<-e.free
 	}
-	for _, ln := range e.lanes {
-		errs = append(errs, e.closeLane(ln))
+	for _, st := range e.idle {
+		errs = append(errs, e.closeStreams(st))
 	}
 	return errors.Join(errs...)
 }
 
-// wait waits for the work of the lane.
-func (e *Engine) wait(ln *lane) error {
-	return errors.Join(e.drv.Synchronize(ln.up), e.drv.Synchronize(ln.run), e.drv.Synchronize(ln.down))
+// wait waits for the work of the streams.
+func (e *Engine) wait(st *streams) error {
+	return errors.Join(e.drv.Synchronize(st.up), e.drv.Synchronize(st.run), e.drv.Synchronize(st.down))
 }

@@ -35,7 +35,7 @@ func (r *run) pieces(ctx context.Context) error {
 	f := &flow{run: r, stop: stop, free: make(chan *buffer, r.most), queued: make(chan job, r.most)}
 	var filling, collecting sync.WaitGroup
 	collecting.Go(f.collect)
-	for _, p := range r.spans {
+	for _, p := range r.ranges {
 		b := f.next(limited)
 		if b == nil {
 			break
@@ -45,8 +45,8 @@ func (r *run) pieces(ctx context.Context) error {
 	filling.Wait()
 	close(f.queued)
 	collecting.Wait()
-	if f.err == nil && f.begun < len(r.spans) {
-		return fmt.Errorf("after %d of %d pieces: %w", f.begun, len(r.spans), context.Cause(ctx))
+	if f.err == nil && f.begun < len(r.ranges) {
+		return fmt.Errorf("after %d of %d pieces: %w", f.begun, len(r.ranges), context.Cause(ctx))
 	}
 	return f.err
 }
@@ -70,7 +70,7 @@ func (f *flow) next(ctx context.Context) *buffer {
 }
 
 // begin queues a piece, at once or behind the copies to pinned memory.
-func (f *flow) begin(ctx context.Context, filling *sync.WaitGroup, p span, b *buffer) {
+func (f *flow) begin(ctx context.Context, filling *sync.WaitGroup, p unitRange, b *buffer) {
 	c, err := f.piece(p, b)
 	switch {
 	case err != nil:

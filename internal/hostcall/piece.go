@@ -151,7 +151,7 @@ func (r *run) uploadResidents() error {
 		return err
 	}
 	r.engine.move(packs, true)
-	return r.copies(direction{r.lane.up, r.residentIn, true}, list)
+	return r.copies(direction{r.streams.up, r.residentIn, true}, list)
 }
 
 // packs lists the copies to pinned memory of the arguments that are read.
@@ -175,7 +175,7 @@ type piece struct {
 }
 
 // piece describes a piece.
-func (r *run) piece(p span, b *buffer) (c *piece, err error) {
+func (r *run) piece(p unitRange, b *buffer) (c *piece, err error) {
 	c = &piece{buffer: b}
 	if c.tensors, c.list, err = r.parts(p, b); err != nil {
 		return nil, err
@@ -195,27 +195,27 @@ func (r *run) piece(p span, b *buffer) (c *piece, err error) {
 
 // enqueue queues the copies of a piece and the operator.
 func (r *run) enqueue(ctx context.Context, c *piece) error {
-	drv, ln, b := r.engine.drv, r.lane, c.buffer
-	if err := r.copies(direction{ln.up, b.in, true}, c.list); err != nil {
+	drv, st, b := r.engine.drv, r.streams, c.buffer
+	if err := r.copies(direction{st.up, b.in, true}, c.list); err != nil {
 		return err
 	}
-	if err := errors.Join(drv.Record(b.uploaded, ln.up), drv.Wait(ln.run, b.uploaded)); err != nil {
+	if err := errors.Join(drv.Record(b.uploaded, st.up), drv.Wait(st.run, b.uploaded)); err != nil {
 		return err
 	}
-	if err := r.call.Launch(device.WithStream(ctx, ln.run), c.tensors); err != nil {
+	if err := r.call.Launch(device.WithStream(ctx, st.run), c.tensors); err != nil {
 		return err
 	}
-	if err := errors.Join(drv.Record(b.computed, ln.run), drv.Wait(ln.down, b.computed)); err != nil {
+	if err := errors.Join(drv.Record(b.computed, st.run), drv.Wait(st.down, b.computed)); err != nil {
 		return err
 	}
-	if err := r.copies(direction{ln.down, b.out, false}, c.list); err != nil {
+	if err := r.copies(direction{st.down, b.out, false}, c.list); err != nil {
 		return err
 	}
-	return drv.Record(b.downloaded, ln.down)
+	return drv.Record(b.downloaded, st.down)
 }
 
 // parts makes the tensors of a piece on the device. list has those that are copied.
-func (r *run) parts(p span, b *buffer) (tensors []*tensor.Tensor, list []*moved, err error) {
+func (r *run) parts(p unitRange, b *buffer) (tensors []*tensor.Tensor, list []*moved, err error) {
 	tensors = make([]*tensor.Tensor, len(r.slots))
 	for i := range r.slots {
 		s := &r.slots[i]

@@ -15,7 +15,7 @@ const (
 )
 
 // part returns the elements of t that a piece has. along is an [Argument.Along].
-func (p span) part(t *tensor.Tensor, along []int, units []int64) (*tensor.Tensor, error) {
+func (p unitRange) part(t *tensor.Tensor, along []int, units []int64) (*tensor.Tensor, error) {
 	for axis, dim := range along {
 		if dim < 0 || p.to[axis]-p.from[axis] == units[axis] {
 			continue
@@ -78,7 +78,7 @@ func (r *run) measure(s *slot) error {
 	first := s.Tensor
 	if !s.resident {
 		var err error
-		if first, err = r.spans[len(r.spans)/2].part(s.Tensor, s.Along, r.call.Units); err != nil {
+		if first, err = r.ranges[len(r.ranges)/2].part(s.Tensor, s.Along, r.call.Units); err != nil {
 			return err
 		}
 	}
@@ -87,7 +87,7 @@ func (r *run) measure(s *slot) error {
 		s.bytes = r.largest(s)
 	}
 	l := layoutOf(first)
-	small := len(r.spans) == 1 && s.bytes <= smallPinned
+	small := len(r.ranges) == 1 && s.bytes <= smallPinned
 	s.direct = !small && l.direct() && r.engine.pool.Pinned(s.Tensor.Storage())
 	return nil
 }
@@ -125,7 +125,7 @@ func (r *run) largest(s *slot) int64 {
 	for axis, dim := range s.Along {
 		if units := r.call.Units[axis]; dim >= 0 && units > 0 {
 			most := int64(0)
-			for _, p := range r.spans {
+			for _, p := range r.ranges {
 				most = max(most, p.to[axis]-p.from[axis])
 			}
 			n = n / units * most

@@ -9,12 +9,12 @@ import (
 
 // run is one call in progress.
 type run struct {
-	engine *Engine
-	lane   *lane
-	call   Call
-	slots  []slot
-	spans  []span
-	sizes  sizes
+	engine  *Engine
+	streams *streams
+	call    Call
+	slots   []slot
+	ranges  []unitRange
+	sizes   sizes
 
 	most, made  int              // number of buffers, at most and so far
 	staged      bool             // some pieces are copied to or from pinned memory
@@ -32,8 +32,8 @@ type buffer struct {
 	in, out *tensor.Storage // pinned
 }
 
-func newRun(e *Engine, ln *lane, c Call) *run {
-	r := &run{engine: e, lane: ln, call: c, slots: make([]slot, len(c.Args)), residents: make([]*tensor.Tensor, len(c.Args))}
+func newRun(e *Engine, st *streams, c Call) *run {
+	r := &run{engine: e, streams: st, call: c, slots: make([]slot, len(c.Args)), residents: make([]*tensor.Tensor, len(c.Args))}
 	for i, a := range c.Args {
 		s := &r.slots[i]
 		*s = slot{Argument: a, same: -1}
@@ -88,10 +88,10 @@ func (r *run) traffic() (up, down int64) {
 // allocate takes the memory of the call from the pool.
 func (r *run) allocate() error {
 	var err error
-	if r.spans, err = r.choose(r.engine.pieceSize(r.staged)); err != nil {
+	if r.ranges, err = r.choose(r.engine.pieceSize(r.staged)); err != nil {
 		return err
 	}
-	if len(r.spans) == 1 { // one piece: its memory holds all arguments
+	if len(r.ranges) == 1 { // one piece: its memory holds all arguments
 		for i := range r.slots {
 			r.slots[i].resident = false
 		}
@@ -103,14 +103,14 @@ func (r *run) allocate() error {
 	if err != nil {
 		return err
 	}
-	r.most = min(r.engine.buffers(r), len(r.spans))
+	r.most = min(r.engine.buffers(r), len(r.ranges))
 	return nil
 }
 
 // newBuffer takes the memory of another piece in flight.
 func (r *run) newBuffer() (*buffer, error) {
 	b, err := new(buffer), error(nil)
-	if b.events, err = r.engine.events(r.lane, r.made); err == nil {
+	if b.events, err = r.engine.events(r.streams, r.made); err == nil {
 		err = errors.Join(r.takeDevice(&b.memory, r.sizes.device), r.takePinned(&b.in, r.sizes.in), r.takePinned(&b.out, r.sizes.out))
 	}
 	r.made++
@@ -118,7 +118,7 @@ func (r *run) newBuffer() (*buffer, error) {
 }
 
 func (r *run) takeDevice(to **tensor.Storage, n int64) (err error) {
-	if *to, err = r.engine.pool.Alloc(r.lane.up, n); err == nil {
+	if *to, err = r.engine.pool.Alloc(r.streams.up, n); err == nil {
 		r.deviceStore = append(r.deviceStore, *to)
 	}
 	return err
@@ -135,9 +135,9 @@ func (r *run) takePinned(to **tensor.Storage, n int64) (err error) {
 func (r *run) finish(err error) error {
 	e, failed := r.engine, error(nil)
 	if err != nil {
-		failed = e.wait(r.lane)
+		failed = e.wait(r.streams)
 	}
-	give := func(s *tensor.Storage) error { return e.pool.Free(r.lane.up, s) }
+	give := func(s *tensor.Storage) error { return e.pool.Free(r.streams.up, s) }
 	if failed != nil {
 		give = e.pool.Discard
 	}
@@ -146,9 +146,9 @@ func (r *run) finish(err error) error {
 		errs = append(errs, give(s))
 	}
 	if err = errors.Join(errs...); failed != nil {
-		err = errors.Join(err, e.closeLane(r.lane))
-		r.lane = nil
+		err = errors.Join(err, e.closeStreams(r.streams))
+		r.streams = nil
 	}
-	e.release(r.lane)
+	e.release(r.streams)
 	return err
 }

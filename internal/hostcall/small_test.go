@@ -25,7 +25,7 @@ func TestOneCopyForSmallArguments(t *testing.T) {
 			p := g.problem(sh)
 			rec.Reset()
 			must(t, e.Run(t.Context(), p.call))
-			byTrack, _ := lanes(rec)
+			byTrack, _ := spansByTrack(rec)
 			if up, down := len(byTrack["uploads"]), len(byTrack["downloads"]); up != 1 || down != 1 {
 				t.Errorf("%s: %d uploads and %d downloads, want 1 and 1", title, up, down)
 			}
@@ -90,7 +90,7 @@ func TestPlacesOfSmallArguments(t *testing.T) {
 		return nil
 	}
 	must(t, e.Run(t.Context(), call))
-	byTrack, _ := lanes(rec)
+	byTrack, _ := spansByTrack(rec)
 	ups, downs := byTrack["uploads"], byTrack["downloads"]
 	if len(ups) != 1 || ups[0].Bytes != 256+256+512+40 || len(downs) != 1 || downs[0].Bytes != 512+256+8 {
 		t.Errorf("uploads %+v, downloads %+v", ups, downs)
@@ -130,7 +130,7 @@ func TestLargeArguments(t *testing.T) {
 	if at := p.wrong(t); at >= 0 {
 		t.Errorf("pieces of two sizes: element %d is wrong", at)
 	}
-	byTrack, _ := lanes(rec)
+	byTrack, _ := spansByTrack(rec)
 	for track, rows := range map[string]int64{"uploads": 8, "downloads": 7} { // x and the weights, out
 		bytes := int64(0)
 		for _, c := range byTrack[track] {

@@ -32,8 +32,8 @@ func traced(t *testing.T) (*gpu, *hostcall.Engine, *trace.Recorder) {
 	return g, hostcall.New(g.drv, g.pool, hostcall.Options{Piece: 2408, Buffers: 2, Calls: 1, Trace: rec}), rec
 }
 
-// lanes are the spans of the device by the names of their tracks, and the failed ones of the host.
-func lanes(rec *trace.Recorder) (byTrack map[string][]trace.Span, failed []trace.Span) {
+// spansByTrack returns the spans of the device by the names of their tracks, and the failed ones of the host.
+func spansByTrack(rec *trace.Recorder) (byTrack map[string][]trace.Span, failed []trace.Span) {
 	byTrack = map[string][]trace.Span{}
 	for _, s := range rec.Timeline().Spans {
 		switch {
@@ -46,17 +46,17 @@ func lanes(rec *trace.Recorder) (byTrack map[string][]trace.Span, failed []trace
 	return byTrack, failed
 }
 
-// checkLanes verifies the spans of a call of which some pieces were uploaded, and some also computed and downloaded. Each piece has
+// checkSpans verifies the spans of a call of which some pieces were uploaded, and some also computed and downloaded. Each piece has
 // two tensors in each direction: a large one and its states. Both are one copy, from the first to the end of the last one, unless they
 // are pinned.
-func checkLanes(t *testing.T, rec *trace.Recorder, pinned bool, uploaded, computed int) {
+func checkSpans(t *testing.T, rec *trace.Recorder, pinned bool, uploaded, computed int) {
 	t.Helper()
 	upBytes, downBytes := []int64{256 + 2400}, []int64{2560 + 8} // the second one begins at a multiple of 256
 	if pinned {
 		upBytes, downBytes = []int64{2400, 8}, []int64{2400, 8}
 	}
 	n := len(upBytes)
-	byTrack, _ := lanes(rec)
+	byTrack, _ := spansByTrack(rec)
 	ups, kernels, downs := byTrack["uploads"], byTrack["kernels"], byTrack["downloads"]
 	if len(byTrack) > 3 || len(ups) != 1+n*uploaded || len(kernels) != computed || len(downs) != n*computed { // 1: the weights
 		t.Fatalf("%d uploads, %d kernels, %d downloads on %d tracks; want %d, %d, %d on 3", len(ups), len(kernels), len(downs), len(byTrack),
@@ -96,7 +96,7 @@ func TestTrace(t *testing.T) {
 			p := g.problem(shape{rows: 12, cols: 300, pinned: pinned})
 			rec.Reset()
 			must(t, e.Run(t.Context(), p.call))
-			checkLanes(t, rec, pinned, 6, 6)
+			checkSpans(t, rec, pinned, 6, 6)
 			if at := p.wrong(t); at >= 0 {
 				t.Errorf("element %d is wrong", at)
 			}
@@ -138,7 +138,7 @@ func TestTraceOfEndedCalls(t *testing.T) {
 		if err := e.Run(ctx, p.call); !errors.Is(err, reason) {
 			t.Errorf("cancelled after %d pieces: %v", after, err)
 		}
-		checkLanes(t, rec, false, after+1, after+1)
+		checkSpans(t, rec, false, after+1, after+1)
 
 		n = 0
 		p = g.problem(shape{rows: 12, cols: 300})
@@ -152,7 +152,7 @@ func TestTraceOfEndedCalls(t *testing.T) {
 		if err := e.Run(t.Context(), p.call); !errors.Is(err, reason) {
 			t.Errorf("failed after %d pieces: %v", after, err)
 		}
-		checkLanes(t, rec, false, after+1, after)
+		checkSpans(t, rec, false, after+1, after)
 		cancel(nil)
 	}
 }
@@ -169,7 +169,7 @@ func TestTraceOfLostDevice(t *testing.T) {
 		if err := e.Run(t.Context(), p.call); !errors.As(err, &lost) {
 			t.Errorf("lost at call %d: %v", at, err)
 		}
-		if _, failed := lanes(rec); len(failed) == 0 {
+		if _, failed := spansByTrack(rec); len(failed) == 0 {
 			t.Errorf("lost at call %d: no span of the host has an error", at)
 		}
 		g.fake("fake_fail_at", 0, 0)
