@@ -120,12 +120,24 @@ func (c *argChecks) check(op string, decl []schema.Arg, args []any) error {
 		case !a.allowsShape(t, &s):
 			return &ArgumentError{op, name, "shape", a.declared.String() + c.values(a, s), shapeText(t.Shape())}
 		case !a.allowsType(t, args):
-			return &ArgumentError{op, name, "dtype", a.typeText(decl, args), t.DType().String()}
+			a, t = c.wrongType(a, t, args)
+			return &ArgumentError{op, decl[a.position].Name, "dtype", a.typeText(decl, args), t.DType().String()}
 		case a.rowMajor && !t.Contiguous():
 			return &ArgumentError{op, name, "strides", "row-major order without gaps; copy it with Compact", fmt.Sprint(t.Strides())}
 		}
 	}
 	return nil
+}
+
+// wrongType returns the argument with the wrong element type: a, or the argument whose type a must have if that one has a wrong type.
+func (c *argChecks) wrongType(a *argCheck, t *tensor.Tensor, args []any) (*argCheck, *tensor.Tensor) {
+	for i := range c.args {
+		b := &c.args[i]
+		if other := tensorAt(args, b.position); other != nil && slices.Contains(a.like, b.position) && !b.allowsType(other, args) {
+			return b, other
+		}
+	}
+	return a, t
 }
 
 // sizes returns the sizes of names in a call.

@@ -80,6 +80,9 @@ func (e *TypeError) gotType() string {
 	if isNone(e.Got) {
 		return "nil"
 	}
+	if _, ok := e.Got.(*tensor.Tensor); ok && strings.HasPrefix(e.Expected, "Tensor") {
+		return "the zero tensor.Tensor, which has no memory; make one with tensor.New or tensor.View"
+	}
 	number := strings.HasPrefix(e.Expected, "int") || strings.HasPrefix(e.Expected, "float")
 	if v := reflect.ValueOf(e.Got); number && v.CanUint() && v.Uint() > math.MaxInt64 {
 		return fmt.Sprintf("%T %d, which is out of range: at most %d", e.Got, v.Uint(), int64(math.MaxInt64))

@@ -111,7 +111,7 @@ func isNilList(arg any) bool {
 // addTensor packs a tensor, which must be on the device of the tensors before it.
 func (p *packing) addTensor(i int, arg any) error {
 	t, ok := arg.(*tensor.Tensor)
-	if !ok {
+	if !ok || t.Device() == (tensor.Device{}) {
 		return p.typeError(i, arg)
 	}
 	if err := t.Check(); err != nil {

@@ -30,6 +30,9 @@ func TestWrongArguments(t *testing.T) {
 		{"too many", []any{out, x, w, nil, true, nil, nil, nil, 1}, as(func(e *registry.ArityError) bool { return e.Got == 9 })},
 		{"number for a tensor", []any{out, 3, w}, as(func(e *registry.TypeError) bool { return e.Arg == "x" && e.Position == 1 })},
 		{"nil for a tensor", []any{out, none, w}, as(func(e *registry.TypeError) bool { return e.Arg == "x" })},
+		{"zero tensor", []any{new(tensor.Tensor), x, w}, as(func(e *registry.TypeError) bool {
+			return e.Arg == "out" && strings.Contains(e.Error(), "got the zero tensor.Tensor")
+		})},
 		{"number for a bool", []any{out, x, w, nil, 1},
 			as(func(e *registry.TypeError) bool { return e.Arg == "use_silu" && e.Expected == "bool" })},
 		{"mixed devices", []any{out, x, elsewhere},
