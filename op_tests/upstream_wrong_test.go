@@ -42,7 +42,13 @@ func TestWrongUpstreamCalls(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		right := rightArgs(t, decl)
+		right := rightArgs(t, decl, unreachable)
+		err = op.Call(t.Context(), rightArgs(t, decl, tensor.Host())...)
+		for _, word := range []string{decl.Name + ": the tensors are on cpu; ", "does not support cpu, only "} {
+			if err == nil || !strings.Contains(err.Error(), word) {
+				t.Errorf("%s: the error of tensors on the host lacks %q: %v", decl.Name, word, err)
+			}
+		}
 		if err := op.Call(t.Context(), right...); err == nil || refusal(err) { // the device is missing
 			t.Errorf("%s: the call without a mistake was refused: %v", decl.Name, err)
 		}
@@ -59,7 +65,7 @@ func TestWrongUpstreamCalls(t *testing.T) {
 				}
 			}
 		}
-		ops, calls = ops+1, calls+len(list)
+		ops, calls = ops+1, calls+len(list)+1
 	}
 	if t.Logf("%d wrong calls of %d operators", calls, ops); ops < 40 || calls < 8000 {
 		t.Errorf("%d wrong calls of %d operators, want 8000 or more of 40 or more", calls, ops)
@@ -111,8 +117,8 @@ func packedTensor(t *testing.T, dev tensor.Device, dt tensor.DType, shape ...int
 	return fakeTensor(t, dev, dt, shape, strides, 0)
 }
 
-// rightArgs makes arguments that the declaration of an operator allows. Each named size is another one.
-func rightArgs(t *testing.T, decl *opconfig.Op) (args []any) {
+// rightArgs makes arguments on a device that the declaration of an operator allows. Each named size is another one.
+func rightArgs(t *testing.T, decl *opconfig.Op, dev tensor.Device) (args []any) {
 	sizes := map[string]int64{}
 	for _, a := range decl.Schema.Args {
 		switch a.Type.Kind {
@@ -133,7 +139,7 @@ func rightArgs(t *testing.T, decl *opconfig.Op) (args []any) {
 					}
 				}
 			}
-			args = append(args, packedTensor(t, unreachable, rightTypes(decl, a.Name)[0], shape...))
+			args = append(args, packedTensor(t, dev, rightTypes(decl, a.Name)[0], shape...))
 		case schema.Int:
 			args = append(args, 1)
 		case schema.Float:

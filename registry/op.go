@@ -223,6 +223,10 @@ func (o *opVersion) bind(ctx context.Context, dev tensor.Device, key partKey) (b
 	if err != nil {
 		return binding{}, err
 	}
+	if err := o.module.decl.CheckTarget(t); err != nil {
+		err = &BuildError{Request: req, Err: err}
+		return binding{}, fmt.Errorf("%s: the tensors are on %s; copy them to a device that the module supports: %w", o.Name(), dev, err)
+	}
 	mod, err := o.load(ctx, req)
 	if err != nil {
 		return binding{}, err

@@ -31,6 +31,14 @@ func (m *Module) Supports(t target.Target) bool {
 	return slices.ContainsFunc(m.Sources, func(s Source) bool { return s.When.targets(t) })
 }
 
+// CheckTarget returns an *UnsupportedTargetError for a target that the module does not support.
+func (m *Module) CheckTarget(t target.Target) error {
+	if m.Supports(t) {
+		return nil
+	}
+	return &UnsupportedTargetError{Module: m.Name, Target: t, Supported: m.supported()}
+}
+
 // Resolve returns what to build for t with a toolchain of the given version, which
 // matters only to sources whose "when" has a condition on it. The error is an
 // *UnsupportedTargetError, *NoSourcesError, *DuplicateSourceError or *VersionError.
@@ -41,8 +49,8 @@ func (m *Module) Resolve(t target.Target, toolchainVersion string) (Plan, error)
 // ResolvePart is like [Module.Resolve], for a part of the module. If the module has no such
 // part, the error is an *UnknownOpError or an *UnknownAxisError.
 func (m *Module) ResolvePart(t target.Target, toolchainVersion string, part Part) (Plan, error) {
-	if !m.Supports(t) {
-		return Plan{}, &UnsupportedTargetError{Module: m.Name, Target: t, Supported: m.supported()}
+	if err := m.CheckTarget(t); err != nil {
+		return Plan{}, err
 	}
 	resolved, err := m.resolvePart(part)
 	if err != nil {
