@@ -38,7 +38,7 @@ template <auto fn> static void gated(Tensor& out, const Tensor& input) {
 
 template <auto fn> static void biased(Tensor& out, const Tensor& input, const Tensor& expert_ids, const Tensor& bias) {
   const bool work = check_gated(out, input);
-  expect_type("bias", bias, AITER_DTYPE_fp32, "float32"), expect_sizes("bias", bias, {-1, input.size(-1)}), expect_packed("bias", bias);
+  expect_type("bias", bias, AITER_DTYPE_fp32), expect_sizes("bias", bias, {-1, input.size(-1)}), expect_packed("bias", bias);
   AITER_CHECK(expert_ids.dtype() == AITER_DTYPE_i32 || expert_ids.dtype() == AITER_DTYPE_i64, "expert_ids: expected int32 or int64");
   expect_packed("expert_ids", expert_ids);
   AITER_CHECK(!work || int64_t(expert_ids.numel()) == int64_t(out.numel()) / out.size(-1), "expert_ids: expected an element for each row");

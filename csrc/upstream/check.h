@@ -1,4 +1,4 @@
-// Checks that AIter's kernels leave to its Python or to their callers.
+// Checks that AIter's kernels leave to its Python or to their callers. aiter/upstream.h appends what was given to their texts.
 #pragma once
 #include <aiter/upstream.h>
 
@@ -17,14 +17,13 @@ inline void expect_sizes(const char* name, const aiter_tensor_t& t, std::initial
   if (same) [[likely]] return;
   std::ostringstream text;
   text << name << ": expected shape (";
-  for (int64_t s : sizes) (s < 0 ? text << "any" : text << s) << ", ";
-  text << "), got (";
-  for (i = 0; i < t.dim(); i++) text << t.size(i) << ", ";
+  const char* separator = "";
+  for (int64_t s : sizes) (s < 0 ? text << separator << "any" : text << separator << s), separator = ", ";
   AITER_CHECK(false, text.str() + ")");
 }
 
-inline void expect_type(const char* name, const aiter_tensor_t& t, AiterDtype type, const char* type_name) {
-  AITER_CHECK(t.dtype() == type, name, ": expected ", type_name);
+inline void expect_type(const char* name, const aiter_tensor_t& t, AiterDtype type) {
+  AITER_CHECK(t.dtype() == type, name, ": expected dtype ", type_name(type));
 }
 
 inline void expect_packed(const char* name, const aiter_tensor_t& t) {
@@ -34,7 +33,7 @@ inline void expect_packed(const char* name, const aiter_tensor_t& t) {
 inline void expect_same(const char* name, const aiter_tensor_t& t, const char* of, const aiter_tensor_t& other) {
   bool same = t.dtype() == other.dtype() && t.dim() == other.dim();
   for (int i = 0; same && i < t.dim(); i++) same = t.size(i) == other.size(i);
-  AITER_CHECK(same, name, ": expected the shape and the element type of ", of);
+  AITER_CHECK(same, name, ": expected the shape and the element type of ", of, ", ", given(other));
 }
 
 // expect_reach checks that the kernels' 32-bit offsets reach each byte.

@@ -27,8 +27,10 @@ static void check(aiter_tensor_t& positions, aiter_tensor_t& query, aiter_tensor
               "cos_cache and sin_cache: expected the same shape (positions, rot_dim / 2), row-major");
   AITER_CHECK(cos_cache.dtype() == query.dtype() && sin_cache.dtype() == query.dtype(),
               "cos_cache and sin_cache: expected the element type of query");
-  AITER_CHECK(rot_dim == 2 * cos_cache.size(1) && rot_dim > 0 && rot_dim <= head_size, "rot_dim: expected 2 * ", cos_cache.size(1),
-              ", at most head_size, got ", rot_dim);
+  const int64_t rotated = 2 * cos_cache.size(1);
+  AITER_CHECK(rotated > 0 && rotated <= head_size, "cos_cache and head_size: expected rows of 1 to head_size / 2 elements");
+  AITER_CHECK(rot_dim == rotated, "rot_dim: expected ", rotated, ", two for each element of a row of cos_cache");
+  AITER_CHECK(query.numel() > 0 || key.numel() == 0, "query: expected one head or more, as key has");
 }
 
 static void forward(aiter_tensor_t& positions, aiter_tensor_t& query, aiter_tensor_t& key, int64_t head_size, aiter_tensor_t& cos_cache,

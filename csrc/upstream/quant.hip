@@ -21,7 +21,7 @@ static bool check_quant(const Tensor& out, const Tensor& input) {
 }
 
 static void expect_scale(const char* name, const Tensor& t, int64_t count) {
-  expect_type(name, t, AITER_DTYPE_fp32, "float32"), expect_packed(name, t);
+  expect_type(name, t, AITER_DTYPE_fp32), expect_packed(name, t);
   AITER_CHECK(int64_t(t.numel()) == count, name, ": expected ", count, " elements, got ", t.numel());
 }
 
@@ -48,7 +48,7 @@ static void rows(Tensor& out, const Tensor& input, Tensor& scales, std::optional
   if (scale_ub) expect_scale("scale_ub", *scale_ub, 1);
   AITER_CHECK(!shuffle_scale, "shuffle_scale: expected false");
   if (num_rows) {
-    expect_type("num_rows", *num_rows, AITER_DTYPE_i32, "int32");
+    expect_type("num_rows", *num_rows, AITER_DTYPE_i32);
     AITER_CHECK(num_rows->numel() == 1, "num_rows: expected 1 element, got ", num_rows->numel());
   }
   if (!work) return;

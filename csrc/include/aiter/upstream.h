@@ -11,7 +11,12 @@
 
 #include <hip/hip_runtime.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <cctype>
+#include <cstring>
+#include <limits>
 #include <optional>
 #include <sstream>
 #include <stdexcept>
@@ -64,7 +69,8 @@ namespace aiter::upstream {
 
 // CheckError is a failed AITER_CHECK. HIP's failures are std::runtime_error.
 struct CheckError : std::runtime_error {
-  using std::runtime_error::runtime_error;
+  std::string where;
+  CheckError(const std::string& text, std::string where) : std::runtime_error(text), where(std::move(where)) {}
 };
 
 // place names a line without the folders of the machine.
@@ -80,8 +86,7 @@ template <class... A> [[noreturn]] inline void fail(const char* condition, const
   } else {
     text << "expected " << condition;
   }
-  text << " (" << place(file, line) << ")";
-  throw CheckError(text.str());
+  throw CheckError(text.str(), place(file, line));
 }
 
 [[noreturn]] inline void fail_hip(const char* call, const char* reason, const char* file, int line) {
@@ -97,7 +102,7 @@ namespace aiter::upstream {
 
 // Call collects what the arguments of a call determine.
 struct Call {
-  int position = 0;       // of the argument that is converted, from 1
+  const ArgSpec* spec;    // of the argument that is converted
   bool on_device = false; // a tensor was seen
   DLDevice device{};      // of the first tensor
 };
@@ -151,8 +156,8 @@ inline Status convert(const TensorView& t, aiter_tensor_t* to, Call* call) {
     return type_error("argument '%s': AIter has no element type with DLPack's code %d, %d bits and %d lanes", t.name(), int(e.code),
                       int(e.bits), int(e.lanes));
   if (type == AITER_DTYPE_fp8 && (e.code == kE4M3FNUZ) != has_fnuz(d.id))
-    return type_error("argument '%s': expected %s, the 8-bit float of the device", t.name(),
-                      e.code == kE4M3FNUZ ? "float8_e4m3fn" : "float8_e4m3fnuz");
+    return type_error("argument '%s': expected dtype float8_e4m3%s, the 8-bit float of the device, got float8_e4m3%s", t.name(),
+                      e.code == kE4M3FNUZ ? "fn" : "fnuz", e.code == kE4M3FNUZ ? "fnuz" : "fn");
   *to = aiter_tensor_t{};
   to->ptr = t.data(), to->ndim = t.rank(), to->numel_ = 1, to->dtype_ = AiterDtype(type), to->device_id = d.id;
   for (int i = 0; i < t.rank(); i++) to->shape[i] = t.size(i), to->strides[i] = t.stride(i), to->numel_ *= size_t(t.size(i));
@@ -174,12 +179,19 @@ inline Status convert(bool v, bool* to, Call*) {
 
 template <class T> std::enable_if_t<std::is_integral_v<T> || std::is_enum_v<T>, Status> convert(int64_t v, T* to, Call* call) {
   *to = T(v);
-  if (int64_t(*to) != v) return value_error("argument %d: %lld does not fit in %d bytes", call->position, (long long)v, int(sizeof(T)));
+  if (int64_t(*to) != v)
+    return value_error("argument '%s': expected an integer of %d bytes, got %lld", call->spec->name, int(sizeof(T)), (long long)v);
   return Status();
 }
 
-template <class T> std::enable_if_t<std::is_floating_point_v<T>, Status> convert(double v, T* to, Call*) {
+template <class T> std::enable_if_t<std::is_floating_point_v<T>, Status> convert(double v, T* to, Call* call) {
   *to = T(v);
+  uint64_t bits;  // AIter compiles modules with -ffast-math, where std::isinf is false
+  memcpy(&bits, &v, sizeof bits);
+  constexpr uint64_t exponent = uint64_t(0x7ff) << 52;
+  constexpr double most = std::numeric_limits<T>::max();
+  if ((bits & exponent) != exponent && (v > most || v < -most))
+    return value_error("argument '%s': expected a number of %d bytes, got %g", call->spec->name, int(sizeof(T)), v);
   return Status();
 }
 
@@ -235,16 +247,100 @@ template <> struct ReturnedAs<bool> { using type = Result<bool>; };
 template <class R> struct ReturnedAs<R, std::enable_if_t<std::is_floating_point_v<R>>> { using type = Result<double>; };
 template <class R> using Returned = typename ReturnedAs<R>::type;
 
-template <auto fn, class F = decltype(fn)> struct Adapted;
-template <auto fn, class R, class... A> struct Adapted<fn, R (*)(A...)> {
+inline const char* type_name(AiterDtype t) {
+  switch (t) {
+    case AITER_DTYPE_fp8: return "float8_e4m3";
+    case AITER_DTYPE_fp8_e8m0: return "float8_e8m0fnu";
+    case AITER_DTYPE_fp16: return "float16";
+    case AITER_DTYPE_fp32: return "float32";
+    case AITER_DTYPE_bf16: return "bfloat16";
+    case AITER_DTYPE_i8: return "int8";
+    case AITER_DTYPE_i16: return "int16";
+    case AITER_DTYPE_i32: return "int32";
+    case AITER_DTYPE_i64: return "int64";
+    case AITER_DTYPE_u8: return "uint8";
+    case AITER_DTYPE_u32: return "uint32";
+    case AITER_DTYPE_u64: return "uint64";
+    default: return "another type";
+  }
+}
+
+// given describes an argument.
+inline std::string given(const aiter_tensor_t& t) {
+  std::ostringstream o;
+  o << type_name(t.dtype()) << " (";
+  for (int i = 0; i < t.dim(); i++) o << (i ? ", " : "") << t.size(i);
+  o << ")";
+  for (int i = 0; !t.is_contiguous() && i < t.dim(); i++) o << (i ? ", " : " with strides [") << t.stride(i);
+  if (!t.is_contiguous()) o << "]";
+  if (const auto rest = reinterpret_cast<uintptr_t>(t.ptr) % 16) o << " at " << rest << " bytes behind a multiple of 16";
+  return o.str();
+}
+inline std::string given(const std::optional<aiter_tensor_t>& t) { return t ? given(*t) : "none"; }
+inline std::string given(const std::string& v) { return '"' + v + '"'; }
+inline std::string given(const std::vector<int64_t>& v) { return std::to_string(v.size()) + " integers"; }
+inline std::string given(bool v) { return v ? "true" : "false"; }
+template <class T> std::enable_if_t<std::is_arithmetic_v<T> || std::is_enum_v<T>, std::string> given(const T& v) {
+  std::ostringstream o;
+  if constexpr (std::is_floating_point_v<T>) o << v;
+  else o << int64_t(v);
+  return o.str();
+}
+
+// explained completes the text of a failed check. "x: expected ..." becomes "argument 'x': expected ...". Texts of AIter are kept. A text
+// without what was given gets it, for the arguments that it names, else for all.
+inline std::string explained(const CheckError& e, const ArgSpec* specs, const std::string* values, size_t n) {
+  std::string text = e.what();
+  const size_t colon = text.find(": ");
+  const auto in_word = [&](size_t at) { return at < text.size() && (isalnum((unsigned char)text[at]) || text[at] == '_'); };
+  const auto named = [&](std::string_view name, size_t end) {
+    for (size_t at = text.find(name); at < end; at = text.find(name, at + 1))
+      if ((at == 0 || !in_word(at - 1)) && !in_word(at + name.size())) return at;
+    return std::string::npos;
+  };
+  // The names before the colon, which only ", " and " and " separate.
+  size_t count = 0, length = 0;
+  std::vector<bool> listed(n);
+  for (size_t i = 0; colon != std::string::npos && i < n; i++)
+    if (named(specs[i].name, colon) != std::string::npos) listed[i] = true, count++, length += std::string_view(specs[i].name).size();
+  const bool ours = count > 0 && colon == length + (count > 1 ? 5 + 2 * (count - 2) : 0);
+  if (!ours)
+    for (size_t i = 0; i < n; i++) {
+      const std::string_view name = specs[i].name;
+      listed[i] = name.size() > 1 && named(name, text.size()) != std::string::npos;  // shorter names are words
+      count += listed[i];
+    }
+  if (text.find("got ") == std::string::npos) {
+    const size_t all = std::count(listed.begin(), listed.end(), true);
+    const char* separator = ours ? ", got " : "; got ";
+    for (size_t i = 0; i < n; i++) {
+      if (all > 0 && !listed[i]) continue;
+      text += separator;
+      if (!ours || all > 1) text += std::string(specs[i].name) + " ";
+      text += values[i], separator = ", ";
+    }
+  }
+  if (ours) {
+    for (size_t i = 0; i < n; i++)
+      if (listed[i]) {
+        const size_t size = std::string_view(specs[i].name).size(), at = named(specs[i].name, text.find(": "));
+        text.insert(at + size, "'"), text.insert(at, "'");
+      }
+    text.insert(0, count > 1 ? "arguments " : "argument ");
+  }
+  return text + " (" + e.where + ")";
+}
+
+template <auto fn, auto specs, class F = decltype(fn)> struct Adapted;
+template <auto fn, auto specs, class R, class... A> struct Adapted<fn, specs, R (*)(A...)> {
   // A function without tensors runs on the thread's device.
   static constexpr bool kTensors = (std::is_same_v<std::decay_t<A>, aiter_tensor_t> || ...);
 
-  static Returned<R> run(Decoded<A>... given) {
+  static Returned<R> run(Decoded<A>... decoded) {
     std::tuple<std::decay_t<A>...> values{};
-    Call call;
+    Call call{specs()};
     Status s;
-    std::apply([&](auto&... to) { (void)((call.position++, good(convert(given, &to, &call), &s)) && ...); }, values);
+    std::apply([&](auto&... to) { (void)((good(convert(decoded, &to, &call), &s) && call.spec++) && ...); }, values);
     if (s.failed()) return s;
     if (kTensors && !call.on_device) return value_error("expected a tensor in the memory of a ROCm device, got none");
     try {
@@ -258,7 +354,8 @@ template <auto fn, class R, class... A> struct Adapted<fn, R (*)(A...)> {
       if constexpr (std::is_void_v<R>) std::apply(invoke, values);
       else return std::apply(invoke, values);
     } catch (const CheckError& e) {
-      return value_error("%s", e.what());
+      const auto texts = std::apply([](auto&... v) { return std::array<std::string, sizeof...(A)>{given(v)...}; }, values);
+      return value_error("%s", explained(e, specs(), texts.data(), texts.size()).c_str());
     } catch (const std::exception& e) {
       return runtime_error("%s", e.what());
     }
@@ -271,4 +368,10 @@ inline bool packed(const aiter_tensor_t& t) { return t.is_contiguous(); }
 
 }  // namespace aiter::upstream
 
-#define AITER_UPSTREAM(name, fn, ...) AITER_EXPORT(name, (::aiter::upstream::Adapted<&fn>::run), __VA_ARGS__)
+#define AITER_UPSTREAM(name, fn, ...)                                                                                       \
+  static inline const ::aiter::ArgSpec* aiter_specs_of_##name() {                                                          \
+    using namespace ::aiter;                                                                                               \
+    static constexpr ArgSpec specs[] = {__VA_ARGS__};                                                                      \
+    return specs;                                                                                                          \
+  }                                                                                                                        \
+  AITER_EXPORT(name, (::aiter::upstream::Adapted<&fn, &aiter_specs_of_##name>::run), __VA_ARGS__)

@@ -14,9 +14,9 @@ static bool check_groups(const Tensor& gating_output, const Tensor& topk_weights
   expect_aligned("gating_output", gating_output, 16, 16);
   const int64_t tokens = gating_output.size(0), experts = gating_output.size(1);
   AITER_CHECK(topk_ids.dim() == 2, "topk_ids: expected shape (tokens, topk)");
-  expect_sizes("topk_ids", topk_ids, {tokens, -1}), expect_type("topk_ids", topk_ids, AITER_DTYPE_i32, "int32");
+  expect_sizes("topk_ids", topk_ids, {tokens, -1}), expect_type("topk_ids", topk_ids, AITER_DTYPE_i32);
   const int64_t topk = topk_ids.size(1);
-  expect_sizes("topk_weights", topk_weights, {tokens, topk}), expect_type("topk_weights", topk_weights, AITER_DTYPE_fp32, "float32");
+  expect_sizes("topk_weights", topk_weights, {tokens, topk}), expect_type("topk_weights", topk_weights, AITER_DTYPE_fp32);
   expect_packed("topk_ids", topk_ids), expect_packed("topk_weights", topk_weights);
   AITER_CHECK(groups == 1 || groups == 2 || groups == 4 || groups == 8, "num_expert_group: expected 1, 2, 4 or 8, got ", groups);
   AITER_CHECK(chosen >= 1 && chosen <= groups, "topk_grp: expected 1 to ", groups, ", got ", chosen);

@@ -12,18 +12,19 @@ static void topk_softmax(Tensor& topk_weights, Tensor& topk_indices, Tensor& tok
   AITER_CHECK(is_float(gating_output.dtype()), "gating_output: expected float32, float16 or bfloat16");
   expect_sizes("gating_output", gating_output, {-1, -1}), expect_packed("gating_output", gating_output);
   expect_aligned("gating_output", gating_output, 16, 16), expect_reach("gating_output", gating_output);
-  AITER_CHECK(num_shared_experts == 0 && scoring.empty(), "num_shared_experts: expected 0, and no function for shared experts");
+  AITER_CHECK(num_shared_experts == 0, "num_shared_experts: expected 0");
+  AITER_CHECK(scoring.empty(), "shared_expert_scoring_func: expected an empty text");
   const int64_t tokens = gating_output.size(0), experts = gating_output.size(1);
   AITER_CHECK(topk_indices.dim() == 2, "topk_indices: expected shape (tokens, topk)");
   const int64_t topk = topk_indices.size(1);
   AITER_CHECK(topk > 0 && topk <= experts, "topk_indices: expected 1 to ", experts, " columns, got ", topk);
-  expect_sizes("topk_indices", topk_indices, {tokens, topk}), expect_type("topk_indices", topk_indices, AITER_DTYPE_i32, "int32");
-  expect_sizes("topk_weights", topk_weights, {tokens, topk}), expect_type("topk_weights", topk_weights, AITER_DTYPE_fp32, "float32");
+  expect_sizes("topk_indices", topk_indices, {tokens, topk}), expect_type("topk_indices", topk_indices, AITER_DTYPE_i32);
+  expect_sizes("topk_weights", topk_weights, {tokens, topk}), expect_type("topk_weights", topk_weights, AITER_DTYPE_fp32);
   expect_sizes("token_expert_indices", token_expert_indices, {tokens, topk});
-  expect_type("token_expert_indices", token_expert_indices, AITER_DTYPE_i32, "int32");
+  expect_type("token_expert_indices", token_expert_indices, AITER_DTYPE_i32);
   expect_packed("topk_indices", topk_indices), expect_packed("topk_weights", topk_weights);
   expect_packed("token_expert_indices", token_expert_indices);
-  expect_type("softmax_workspace", softmax_workspace, AITER_DTYPE_fp32, "float32"), expect_packed("softmax_workspace", softmax_workspace);
+  expect_type("softmax_workspace", softmax_workspace, AITER_DTYPE_fp32), expect_packed("softmax_workspace", softmax_workspace);
   AITER_CHECK((experts & (experts - 1)) == 0 && experts <= 512 || int64_t(softmax_workspace.numel()) >= tokens * experts,
               "softmax_workspace: expected ", tokens * experts, " elements or more, as ", experts, " experts are no power of 2 up to 512");
   if (tokens == 0) return;

@@ -14,11 +14,11 @@ static void gating(Tensor& topk_weights, Tensor& topk_indices, Tensor& gating_ou
   expect_aligned("gating_output", gating_output, 16, 16), expect_reach("gating_output", gating_output);
   const int64_t tokens = gating_output.size(0), experts = gating_output.size(1);
   AITER_CHECK(experts >= 1 && experts <= 4096, "gating_output: expected 1 to 4096 experts, got ", experts);
-  expect_sizes("topk_indices", topk_indices, {tokens, -1}), expect_type("topk_indices", topk_indices, AITER_DTYPE_i32, "int32");
+  expect_sizes("topk_indices", topk_indices, {tokens, -1}), expect_type("topk_indices", topk_indices, AITER_DTYPE_i32);
   expect_sizes("topk_weights", topk_weights, {tokens, topk_indices.size(1)});
-  expect_type("topk_weights", topk_weights, AITER_DTYPE_fp32, "float32");
+  expect_type("topk_weights", topk_weights, AITER_DTYPE_fp32);
   expect_packed("topk_indices", topk_indices), expect_packed("topk_weights", topk_weights);
-  AITER_CHECK(topk_indices.size(1) >= 1, "topk_indices: expected one column or more");
+  AITER_CHECK(topk_indices.size(1) >= 1 && topk_indices.size(1) <= experts, "topk_indices: expected 1 to ", experts, " columns");
   Tensor bias{};
   bias.dtype_ = AITER_DTYPE_fp32, bias.device_id = gating_output.device_id;
   if (correction_bias) {
@@ -28,6 +28,8 @@ static void gating(Tensor& topk_weights, Tensor& topk_indices, Tensor& gating_ou
     AITER_CHECK(bias.dtype() == AITER_DTYPE_fp32 || bias.dtype() == AITER_DTYPE_bf16 && gating_output.dtype() != AITER_DTYPE_fp16,
                 "correction_bias: expected float32, or bfloat16 unless gating_output is float16");
   }
+  AITER_CHECK(score_func == "sqrtsoftplus" || score_func == "sigmoid" || score_func == "softmax",
+              "score_func: expected sqrtsoftplus, sigmoid or softmax");
   if (tokens == 0) return;
   ::aiter::topk_gating(topk_weights, topk_indices, gating_output, bias, need_renorm, routed_scaling_factor, score_func);
   HIP_CALL(hipGetLastError());

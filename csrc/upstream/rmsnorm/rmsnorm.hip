@@ -18,7 +18,13 @@ struct Rows {
   size_t stream;
 };
 
-static Rows check(const aiter_tensor_t& x, const aiter_tensor_t& weight, std::initializer_list<const aiter_tensor_t*> others) {
+// Named is another tensor of the shape of the input.
+struct Named {
+  const char* name;
+  const aiter_tensor_t& t;
+};
+
+static Rows check(const aiter_tensor_t& x, const aiter_tensor_t& weight, std::initializer_list<Named> others) {
   const int type = x.dtype() == AITER_DTYPE_fp16 ? 0 : x.dtype() == AITER_DTYPE_bf16 ? 1 : x.dtype() == AITER_DTYPE_fp32 ? 2 : -1;
   AITER_CHECK(type >= 0, "input: expected float16, bfloat16 or float32");
   AITER_CHECK(x.dim() >= 1 && packed(x), "input: expected one or more dimensions, row-major");
@@ -26,9 +32,10 @@ static Rows check(const aiter_tensor_t& x, const aiter_tensor_t& weight, std::in
   AITER_CHECK(hidden <= INT32_MAX && rows <= INT32_MAX, "input: expected less than 2^31 rows of less than 2^31 elements");
   AITER_CHECK(weight.dim() == 1 && weight.size(0) == hidden && packed(weight) && weight.dtype() == x.dtype(), "weight: expected (", hidden,
               ",) of the element type of input");
-  for (const aiter_tensor_t* t : others) {
-    AITER_CHECK(t->dtype() == x.dtype() && t->dim() == x.dim() && packed(*t), "expected row-major tensors of the type and shape of input");
-    for (int i = 0; i < x.dim(); i++) AITER_CHECK(t->size(i) == x.size(i), "expected tensors of the shape of input");
+  for (const Named& o : others) {
+    bool same = o.t.dtype() == x.dtype() && o.t.dim() == x.dim() && packed(o.t);
+    for (int i = 0; same && i < x.dim(); i++) same = o.t.size(i) == x.size(i);
+    AITER_CHECK(same, o.name, ": expected the type and shape of input, ", given(x), ", row-major");
   }
   return {int(rows), int(hidden), type, reinterpret_cast<size_t>(getCurrentHIPStream())};
 }
@@ -36,7 +43,7 @@ static Rows check(const aiter_tensor_t& x, const aiter_tensor_t& weight, std::in
 static size_t address(const aiter_tensor_t& t) { return reinterpret_cast<size_t>(t.data_ptr()); }
 
 static void norm(aiter_tensor_t& out, aiter_tensor_t& input, aiter_tensor_t& weight, float epsilon, bool model_sensitive, bool gemma_norm) {
-  const Rows r = check(input, weight, {&out});
+  const Rows r = check(input, weight, {{"out", out}});
   rms_norm_opus(address(out), address(input), address(weight), epsilon, r.count, r.hidden, r.hidden, r.type, model_sensitive, gemma_norm,
                 r.stream);
   HIP_CALL(hipGetLastError());
@@ -44,7 +51,7 @@ static void norm(aiter_tensor_t& out, aiter_tensor_t& input, aiter_tensor_t& wei
 
 static void fused_add(aiter_tensor_t& input, aiter_tensor_t& residual, aiter_tensor_t& weight, float epsilon, bool model_sensitive,
                       bool gemma_norm) {
-  const Rows r = check(input, weight, {&residual});
+  const Rows r = check(input, weight, {{"residual", residual}});
   fused_add_rms_norm_opus(address(input), address(residual), address(weight), epsilon, r.count, r.hidden, r.type, model_sensitive,
                           gemma_norm, r.stream);
   HIP_CALL(hipGetLastError());
@@ -52,7 +59,7 @@ static void fused_add(aiter_tensor_t& input, aiter_tensor_t& residual, aiter_ten
 
 static void add(aiter_tensor_t& out, aiter_tensor_t& input, aiter_tensor_t& residual_in, aiter_tensor_t& residual_out,
                 aiter_tensor_t& weight, float epsilon, bool model_sensitive, bool gemma_norm) {
-  const Rows r = check(input, weight, {&out, &residual_in, &residual_out});
+  const Rows r = check(input, weight, {{"out", out}, {"residual_in", residual_in}, {"residual_out", residual_out}});
   add_rms_norm_opus(address(out), address(input), address(residual_in), address(residual_out), address(weight), epsilon, r.count, r.hidden,
                     r.hidden, r.type, model_sensitive, gemma_norm, r.stream);
   HIP_CALL(hipGetLastError());

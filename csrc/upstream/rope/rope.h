@@ -41,7 +41,7 @@ template <class A, class B, class F> void rope_style(int32_t style, bool reuse, 
 
 template <class F>
 void rope_dispatch(AiterDtype type, AiterDtype table, int32_t style, bool reuse, bool last, const F& f) {
-  AITER_CHECK(table == type || table == AITER_DTYPE_fp32, "expected tables of float32 or of the element type of the input");
+  AITER_CHECK(table == type || table == AITER_DTYPE_fp32, "expected tables of float32 or of the element type of the rotated tensor");
   if (type == AITER_DTYPE_fp32) return rope_style<float, float>(style, reuse, last, f);
   if (type == AITER_DTYPE_fp16 && table == type) return rope_style<__half, __half>(style, reuse, last, f);
   if (type == AITER_DTYPE_fp16) return rope_style<__half, float>(style, reuse, last, f);
@@ -81,7 +81,7 @@ inline void expect_second(const char* name, const Tensor& y, const char* of, con
 }
 
 inline void expect_indices(const char* name, const Tensor& t, const Tensor& in) {
-  expect_type(name, t, AITER_DTYPE_i64, "int64"), expect_sizes(name, t, {in.size(0), in.size(1)}), expect_packed(name, t);
+  expect_type(name, t, AITER_DTYPE_i64), expect_sizes(name, t, {in.size(0), in.size(1)}), expect_packed(name, t);
 }
 
 // The next functions check the arguments of AIter's fn and call it. Gradients go from the output's to the input's.
@@ -106,7 +106,8 @@ inline void expect_channels(bool bwd, const Tensor& out_x, const Tensor& out_y, 
   expect_channel(bwd ? "input_grads_x" : "output_x", out_x, bwd ? "output_grads_x" : "input_x", in_x, 4);
   expect_channel(bwd ? "input_grads_y" : "output_y", out_y, bwd ? "output_grads_y" : "input_y", in_y, 4);
   expect_second(bwd ? "output_grads_y" : "input_y", in_y, bwd ? "output_grads_x" : "input_x", in_x);
-  AITER_CHECK((out_x.ptr == in_x.ptr) == (out_y.ptr == in_y.ptr), "expected both channels in place or none");
+  AITER_CHECK((out_x.ptr == in_x.ptr) == (out_y.ptr == in_y.ptr),
+              bwd ? "input_grads_x and input_grads_y" : "output_x and output_y", ": expected both in place or none");
 }
 
 template <auto fn, bool bwd>
@@ -174,7 +175,7 @@ template <auto fn, bool bwd>
 void rope_thd(Tensor& out, const Tensor& in, const Tensor& cu_seqlens, const Tensor& freqs, int32_t style, bool reuse, bool last) {
   expect_channel(bwd ? "input_grads" : "output", out, bwd ? "output_grads" : "input", in, 3);
   expect_table("freqs", freqs, 1, in.size(2), reuse);
-  expect_type("cu_seqlens", cu_seqlens, AITER_DTYPE_i32, "int32"), expect_packed("cu_seqlens", cu_seqlens);
+  expect_type("cu_seqlens", cu_seqlens, AITER_DTYPE_i32), expect_packed("cu_seqlens", cu_seqlens);
   AITER_CHECK(cu_seqlens.dim() == 1 && cu_seqlens.size(0) > 0, "cu_seqlens: expected one dimension, one element or more");
   if (in.numel() == 0 || cu_seqlens.size(0) == 1) return;
   fn(out, in, cu_seqlens, freqs, style, reuse, last);
