@@ -143,6 +143,7 @@ func TestTwoServers(t *testing.T) {
 			front, back := startServers(t, root)
 			build := func(address string) (*client, string) {
 				x := newClient(t, address)
+				x.env["AITER_JIT_EXECUTOR_WAIT"] = "1m" // two servers compile on a machine that may be loaded
 				if root != "" {
 					x.env["HIPCC"] = testenv.Tool(t, "hipcc")
 				}
