@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -196,6 +197,52 @@ func TestNoInitFunctions(t *testing.T) {
 			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
 				t.Errorf("%s has an init function; initialize the value where it is used", file)
 			}
+		}
+	}
+}
+
+var quotedInclude = regexp.MustCompile(`(?m)^ *# *include "([^"]+)"`)
+
+// kernelCode returns for which side a file below csrc/kernels is: cpu, gpu, or shared, which both sides include.
+func kernelCode(file string) string {
+	dir, family := path.Dir(file), path.Dir(path.Dir(file)) == "csrc/kernels"
+	switch {
+	case path.Ext(file) == ".cpp" || path.Base(dir) == "cpu":
+		return "cpu"
+	case path.Ext(file) == ".h" && (path.Base(dir) == "common" || family) && !strings.HasSuffix(file, "_gpu.h"):
+		return "shared"
+	}
+	return "gpu"
+}
+
+// TestKernelHeaders checks that the folder of a kernel's header says whether it is CPU or GPU code, or both, that only shared folders
+// need the suffix _gpu, and that neither side includes a header of the other.
+func TestKernelHeaders(t *testing.T) {
+	sides := map[string]int{}
+	err := walkSources(func(file string) error {
+		if !strings.HasPrefix(file, "csrc/kernels/") {
+			return nil
+		}
+		side := kernelCode(file)
+		sides[side]++
+		if name := path.Base(file); strings.HasSuffix(name, "_cpu.h") ||
+			strings.HasSuffix(name, "_gpu.h") && path.Base(path.Dir(file)) != "common" {
+			t.Errorf("%s: only headers in common/ have a suffix, _gpu, if they are GPU code; rename it", file)
+		}
+		for _, m := range quotedInclude.FindAllStringSubmatch(readText(t, file), -1) {
+			header := path.Join(path.Dir(file), m[1])
+			if other := kernelCode(header); other != side && other != "shared" {
+				t.Errorf("%s, which is %s code, includes %s, which is %s code", file, side, header, other)
+			}
+		}
+		return nil
+	}, ".h", ".hip", ".cpp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, side := range []string{"cpu", "gpu", "shared"} {
+		if sides[side] < 10 {
+			t.Errorf("found %d files of %s code below csrc/kernels, want 10 or more", sides[side], side)
 		}
 	}
 }

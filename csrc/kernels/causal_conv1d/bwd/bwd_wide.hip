@@ -1,6 +1,6 @@
-// The backward kernel of filters of 9 taps and more (bwd/wide_gpu.h), for hipcc and nvcc.
+// The backward kernel of filters of 9 taps and more (bwd/wide.h), for hipcc and nvcc.
 
-#include "../wide/reach_gpu.h"
+#include "../wide/reach.h"
 #include "wide_launch.h"
 #include "wide_plan.h"
 #include "wide_transpose.h"
@@ -13,7 +13,7 @@ struct BackwardRows : Backward {
   AITER_DEVICE int32_t reach(int64_t b, int64_t t, int32_t most) const { return wide::row_reach(*this, b, t, most); }
 };
 
-// takes_group reports whether the kernel of spans (bwd/wide_group_gpu.h) takes dense rows: neither rows that leave much of their spans
+// takes_group reports whether the kernel of spans (bwd/wide_group.h) takes dense rows: neither rows that leave much of their spans
 // empty, nor, with SiLU, filters of so few taps that the other kernel is faster. In float16 taps that are sums of two elements need a
 // scale, which it does not have.
 template <class T> bool takes_group([[maybe_unused]] const WideParams& a) {

@@ -1,4 +1,4 @@
-// The backward kernel of wide filters (bwd/wide_gpu.h) for up to 17 taps, for nvcc: 16-bit dense rows. In bfloat16 it also takes filters
+// The backward kernel of wide filters (bwd/wide.h) for up to 17 taps, for nvcc: 16-bit dense rows. In bfloat16 it also takes filters
 // of up to 8 taps.
 
 #include "wide_launch.h"

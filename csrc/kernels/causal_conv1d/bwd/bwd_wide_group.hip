@@ -1,9 +1,9 @@
-// The backward kernel of wide filters for 16-bit dense rows on sm_90a (bwd/wide_group_gpu.h).
+// The backward kernel of wide filters for 16-bit dense rows on sm_90a (bwd/wide_group.h).
 
 #include <aiter/dispatch.h>
 
 #include "../common/topology_gpu.h"
-#include "wide_group_gpu.h"
+#include "wide_group.h"
 
 namespace aiter::conv1d::bwd {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "dispatch.h"
-#include "wide_gpu.h"
+#include "wide.h"
 
 namespace aiter::conv1d::bwd {
 

@@ -90,4 +90,4 @@ static Status run(const PrefillArguments& a, Prefill p, int parts, bool in_place
 
 }  // namespace aiter::conv1d::serve
 
-#include "../serve/prefill_exports.h"
+#include "../common/prefill_exports.h"

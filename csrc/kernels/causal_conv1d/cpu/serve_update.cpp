@@ -75,4 +75,4 @@ static Status run(const Arguments& a, Served p, const char*) {
 
 }  // namespace aiter::conv1d::serve
 
-#include "../serve/exports.h"
+#include "../common/served_exports.h"

@@ -1,22 +1,22 @@
 // causal_conv1d_fwd on the GPU, for hipcc and nvcc: the entry point, and the kernels without sequence numbers and states.
 //
-// Tiling: fwd/channel_first_gpu.h with adjacent positions, fwd/channel_last_gpu.h with adjacent channels: 16 bytes an
+// Tiling: fwd/channel_first.h with adjacent positions, fwd/channel_last.h with adjacent channels: 16 bytes an
 // instruction, no shared memory, no barrier. The most frequent problems take the vectorized kernels
-// (fwd/vectorized_gpu.h); those with sequence numbers and states take fwd/fwd_sequences.hip, filters of more than 8 taps fwd/fwd_wide.hip.
+// (fwd/vectorized.h); those with sequence numbers and states take fwd/fwd_sequences.hip, filters of more than 8 taps fwd/fwd_wide.hip.
 // Bytes: x once (the halo again, from cache) and out once.
 // Reduction: over the width, in one thread's fp32 registers, in the same order in all kernels of rows.
 
 #include <aiter/ffi.h>
 
 #include "../common/groups_gpu.h"
-#include "channel_first_gpu.h"
-#include "dispatch_gpu.h"
+#include "channel_first.h"
+#include "dispatch.h"
 #if AITER_CUDA
-#include "vectorized_channel_pairs_gpu.h"
+#include "vectorized_channel_pairs.h"
 #endif
-#include "vectorized_channel_first_gpu.h"
-#include "vectorized_channel_last_gpu.h"
-#include "sequences_gpu.h"
+#include "vectorized_channel_first.h"
+#include "vectorized_channel_last.h"
+#include "sequences.h"
 #include "wide_launch.h"
 
 namespace aiter::conv1d::fwd {

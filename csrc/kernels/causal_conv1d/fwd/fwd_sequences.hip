@@ -1,18 +1,18 @@
 // The forward kernels with sequence numbers or states (causal_conv1d_fwd), and of packed rows (causal_conv1d_varlen_fwd), for
 // hipcc and nvcc.
 //
-// Tiling: fwd/multirow_gpu.h with adjacent positions, fwd/channel_last_gpu.h with adjacent channels; on NVIDIA the most frequent
-// problems take fwd/vectorized_masked_gpu.h.
+// Tiling: fwd/multirow.h with adjacent positions, fwd/channel_last.h with adjacent channels; on NVIDIA the most frequent
+// problems take fwd/vectorized_masked.h.
 // Bytes: x once (the halo again, from cache) and out once, sequence numbers or query_start_loc once for kRowsPerThread channels
 // or a strip (from cache), states once.
 // Reduction: over the width, in one thread's fp32 registers, in the same order in all kernels of rows.
 
-#include "dispatch_gpu.h"
-#include "multirow_gpu.h"
+#include "dispatch.h"
+#include "multirow.h"
 #if AITER_CUDA
-#include "vectorized_masked_gpu.h"
+#include "vectorized_masked.h"
 #endif
-#include "sequences_gpu.h"
+#include "sequences.h"
 
 namespace aiter::conv1d {
 

@@ -1,12 +1,12 @@
-// The forward kernels of filters of 9 taps and more (fwd/wide_gpu.h), for hipcc and nvcc: causal_conv1d_fwd with sequence numbers and
+// The forward kernels of filters of 9 taps and more (fwd/wide.h), for hipcc and nvcc: causal_conv1d_fwd with sequence numbers and
 // states, and packed rows (causal_conv1d_varlen_fwd).
 
 #include <aiter/dispatch.h>
 
 #include "../common/any_width.h"
 #include "../common/state_gpu.h"
-#include "wide_channel_last_gpu.h"
-#include "wide_group_gpu.h"
+#include "wide_channel_last.h"
+#include "wide_group.h"
 #include "wide_launch.h"
 
 namespace aiter::conv1d {

@@ -14,7 +14,7 @@
 #include "../common/groups_gpu.h"
 #include "../common/launch_gpu.h"
 #include "../common/prefill_check.h"
-#include "../fwd/sequences_gpu.h"
+#include "../fwd/sequences.h"
 #include "../fwd/wide_launch.h"
 
 namespace aiter::conv1d::serve {
@@ -149,4 +149,4 @@ static Status run(const PrefillArguments& a, Prefill p, int parts, bool in_place
 
 }  // namespace aiter::conv1d::serve
 
-#include "prefill_exports.h"
+#include "../common/prefill_exports.h"

@@ -12,8 +12,8 @@
 #include "../common/groups_gpu.h"
 #include "../common/launch_gpu.h"
 #include "../common/served_check.h"
-#include "token_window_gpu.h"
-#include "tokens_launch_gpu.h"
+#include "token_window.h"
+#include "tokens_launch.h"
 
 namespace aiter::conv1d::serve {
 
@@ -87,4 +87,4 @@ static Status run(const Arguments& a, Served p, const char* op) {
 
 }  // namespace aiter::conv1d::serve
 
-#include "exports.h"
+#include "../common/served_exports.h"

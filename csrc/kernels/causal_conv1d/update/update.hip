@@ -1,7 +1,7 @@
 // causal_conv1d_update on the GPU, for hipcc and nvcc.
 //
-// Tiling: one new position and a state of width-1 values, 2 to 4 taps, is decoding: update/decode_gpu.h. More taps are
-// update/flat_gpu.h and update/team_gpu.h. Otherwise a block takes 64 to 256 channels of one sequence, a thread one channel, one
+// Tiling: one new position and a state of width-1 values, 2 to 4 taps, is decoding: update/decode.h. More taps are
+// update/flat.h and update/team.h. Otherwise a block takes 64 to 256 channels of one sequence, a thread one channel, one
 // position after another. The grid is one-dimensional; a problem that exceeds one launch takes several.
 // Bytes: x, out once; a state of width-1 values is read and written once (a longer one that shifts is read and written in full,
 // a circular one only at the place of x). With conv_state_indices each block reads all of them once.
@@ -10,13 +10,13 @@
 #include <aiter/dispatch.h>
 #include <aiter/ffi.h>
 
-#include "decode_gpu.h"
-#include "flat_gpu.h"
-#include "team_gpu.h"
+#include "decode.h"
+#include "flat.h"
+#include "team.h"
 #include "../common/groups_gpu.h"
 #include "../common/launch_gpu.h"
 #include "../common/state_gpu.h"
-#include "../serve/tokens_launch_gpu.h"
+#include "../serve/tokens_launch.h"
 
 namespace aiter::conv1d::update {
 

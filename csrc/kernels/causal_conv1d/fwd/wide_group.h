@@ -1,15 +1,15 @@
 // The forward kernel of wide filters for 16-bit dense rows on sm_90a.
 //
 // Tiling: a block of four warps has a span of 4096 positions: of a row, or of two shorter rows of a channel. It copies x to shared
-// memory, multiplies it there with wgmma (wide/group_gpu.h), leaves the outputs in the same place and copies them out. Several blocks
+// memory, multiplies it there with wgmma (wide/group.h), leaves the outputs in the same place and copies them out. Several blocks
 // share a multiprocessor: while some multiply, others copy.
 // Halo: W - 1 positions in front of a span, rounded up to columns.
 // Bytes: x once (the halo again, mostly from cache), out once, 16 bytes an instruction; taps once a block.
-// Outputs that are computed again: as in fwd/wide_gpu.h.
+// Outputs that are computed again: as in fwd/wide.h.
 #pragma once
 
-#include "../wide/group_gpu.h"
-#include "wide_gpu.h"
+#include "../wide/group.h"
+#include "wide.h"
 
 namespace aiter::conv1d::fwd {
 

@@ -2,7 +2,7 @@
 // serves all of them.
 #pragma once
 
-#include "tile_gpu.h"
+#include "tile.h"
 
 namespace aiter::conv1d::wide {
 

@@ -1,6 +1,6 @@
 // The sums of a wide filter by a group of four warps, which multiplies with wgmma (sm_90a).
 //
-// The formulation is that of ToeplitzEngine (wide/toeplitz_gpu.h), with outputs and columns exchanged: the left factor is a Toeplitz
+// The formulation is that of ToeplitzEngine (wide/toeplitz.h), with outputs and columns exchanged: the left factor is a Toeplitz
 // matrix of taps, the right one x in shared memory, which the matrix cores read there. A span is 64 columns of 64 positions. The outputs
 // of all columns are
 //
@@ -12,7 +12,7 @@
 
 #include <aiter/gpu/wgmma.h>
 
-#include "toeplitz_gpu.h"
+#include "toeplitz.h"
 
 namespace aiter::conv1d::wide {
 

@@ -2,16 +2,16 @@
 //
 // Tiling: a block has four vectors of channels, 64 bytes of a position, and walks along its part of their rows, an item of each channel at
 // a time. It copies x to shared memory, transposes it there, computes in the same place, and transposes the outputs on the way to memory
-// (wide/transposed_gpu.h). Two blocks share a multiprocessor: while one computes, the other copies, since half of the blocks begin later.
+// (wide/transposed.h). Two blocks share a multiprocessor: while one computes, the other copies, since half of the blocks begin later.
 // A warp copies, transposes and stores units of its own, and computes channels of its own: the block waits between these alone.
 // Halo: W - 1 positions in front of an item, rounded up to columns, from the item before. A block reads a halo from memory at its first
 // item alone.
 // Bytes: x once, out once, 64 adjacent bytes of a position.
-// Outputs that are computed again: as in fwd/wide_gpu.h.
+// Outputs that are computed again: as in fwd/wide.h.
 #pragma once
 
-#include "../wide/transposed_gpu.h"
-#include "wide_gpu.h"
+#include "../wide/transposed.h"
+#include "wide.h"
 
 namespace aiter::conv1d::fwd {
 

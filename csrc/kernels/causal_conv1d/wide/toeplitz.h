@@ -15,7 +15,7 @@
 #include <aiter/gpu/ldmatrix.h>
 #include <aiter/gpu/matrix.h>
 
-#include "tile_gpu.h"
+#include "tile.h"
 
 namespace aiter::conv1d::wide {
 

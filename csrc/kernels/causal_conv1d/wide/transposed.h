@@ -1,10 +1,10 @@
 // The sums of a wide filter for adjacent channels that are transposed in their place, on NVIDIA GPUs from sm_90 on.
 //
-// The formulation is that of ToeplitzEngine (wide/toeplitz_gpu.h) with outputs and columns exchanged: the left factor is T_m, the right
+// The formulation is that of ToeplitzEngine (wide/toeplitz.h) with outputs and columns exchanged: the left factor is T_m, the right
 // one X_u of 8 columns, which ldmatrix reads and stmatrix writes two steps at a time.
 #pragma once
 
-#include "toeplitz_gpu.h"
+#include "toeplitz.h"
 
 namespace aiter::conv1d::wide {
 

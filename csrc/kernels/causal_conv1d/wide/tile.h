@@ -17,7 +17,7 @@
 
 namespace aiter::conv1d::wide {
 
-constexpr int kItem = 1024, kSpan = 4096;  // kSpan: of four warps that multiply together (wide/group_gpu.h)
+constexpr int kItem = 1024, kSpan = 4096;  // kSpan: of four warps that multiply together (wide/group.h)
 constexpr int kMaxTaps = 1024;  // of a pass; a wider filter takes several passes
 constexpr int kStages = AITER_CUDA ? 2 : 1;
 

@@ -12,7 +12,7 @@
 #include "../common/filter_gpu.h"
 #include "../common/served.h"
 #include "../common/state_gpu.h"
-#include "index_gpu.h"
+#include "index.h"
 
 namespace aiter::conv1d::serve {
 

@@ -8,8 +8,8 @@
 // Reduction: over the width, in one thread's fp32 registers, the newest value first.
 #pragma once
 
-#include "channel_first_gpu.h"
-#include "vectorized_gpu.h"
+#include "channel_first.h"
+#include "vectorized.h"
 
 namespace aiter::conv1d::fwd {
 

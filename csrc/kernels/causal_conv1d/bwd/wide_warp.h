@@ -1,9 +1,9 @@
-// The parts of a warp of the backward kernel of wide filters (bwd/wide_gpu.h): its memory, its loads, and the results that it computes
+// The parts of a warp of the backward kernel of wide filters (bwd/wide.h): its memory, its loads, and the results that it computes
 // again, one by one.
 #pragma once
 
 #include "any_width.h"
-#include "wide_dweight_gpu.h"
+#include "wide_dweight.h"
 #include "wide_params.h"
 
 namespace aiter::conv1d::bwd {

@@ -4,7 +4,7 @@
 
 #include <aiter/dispatch.h>
 
-#include "channel_last_gpu.h"
+#include "channel_last.h"
 
 namespace aiter::conv1d::fwd {
 

@@ -1,7 +1,7 @@
 // The backward kernel of wide filters for 16-bit dense rows on sm_90a.
 //
 // Tiling: a block of four warps walks rows of a channel backwards in spans of 4096 positions. It copies x and dout of a span to shared
-// memory while it computes the one before, and multiplies there with wgmma (bwd/wide_group_engine_gpu.h). With SiLU, g is the sum of two
+// memory while it computes the one before, and multiplies there with wgmma (bwd/wide_group_engine.h). With SiLU, g is the sum of two
 // elements: the high one takes the place of dout, the low one has a tile of its own. Without, g is dout. dx leaves through the tile of x.
 // Halo: with SiLU W - 1 positions of x in front of a span, which are read again; g of the W - 1 positions behind it stays in shared memory,
 // and a segment that starts within a row computes the span behind for it. Without SiLU W - 1 positions of dout behind a span.
@@ -14,7 +14,7 @@
 #pragma once
 
 #include "any_width.h"
-#include "wide_group_engine_gpu.h"
+#include "wide_group_engine.h"
 #include "wide_params.h"
 
 namespace aiter::conv1d::bwd {

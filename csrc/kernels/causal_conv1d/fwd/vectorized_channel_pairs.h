@@ -1,5 +1,5 @@
 // The vectorized channel-last forward kernel with two channels for each thread, for NVIDIA: filters of 4 to 8 taps, also with
-// unaligned rows or sequence numbers. It is the kernel of vectorized_channel_last_gpu.h with other policies.
+// unaligned rows or sequence numbers. It is the kernel of vectorized_channel_last.h with other policies.
 //
 // Tiling: a thread computes S positions of two channels (a pair). It converts each value once, the last position first, and adds
 // it to all outputs that use it. Of unaligned pairs it loads the two aligned pairs that contain its channels. With sequence
@@ -8,7 +8,7 @@
 // Reduction: over the width in fp32 registers of one thread, the newest value first.
 #pragma once
 
-#include "vectorized_channel_last_gpu.h"
+#include "vectorized_channel_last.h"
 
 namespace aiter::conv1d::fwd {
 

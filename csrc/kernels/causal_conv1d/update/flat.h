@@ -16,7 +16,7 @@
 // a channel's team of threads, each of which adds every team-th vector; then over the team. The order is fixed.
 #pragma once
 
-#include "decode_gpu.h"
+#include "decode.h"
 
 namespace aiter::conv1d::update {
 

@@ -6,13 +6,13 @@
 // to memory. Halo: W - 1 positions in front of an item, rounded up to columns. The end of a tile becomes the halo of the next one. A block
 // reads a halo from memory at its first item alone.
 // Bytes: x once, out once, 64 adjacent bytes of a position.
-// Reduction, and outputs that are computed again: as in fwd/wide_gpu.h.
+// Reduction, and outputs that are computed again: as in fwd/wide.h.
 //
 // Banks: eight lanes that access 16 bytes each meet in no bank if their addresses differ in bits 4 to 6. In the stage and in the tiles
 // these bits are exclusive ors of a vector's place with a permutation: of its position in the stage, and of its channel in the tiles.
 #pragma once
 
-#include "wide_gpu.h"
+#include "wide.h"
 
 namespace aiter::conv1d::fwd {
 

@@ -5,8 +5,8 @@
 
 #include "../common/filter_gpu.h"
 #include "../common/topology_gpu.h"
-#include "direct_gpu.h"
-#include "toeplitz_gpu.h"
+#include "direct.h"
+#include "toeplitz.h"
 
 namespace aiter::conv1d::wide {
 

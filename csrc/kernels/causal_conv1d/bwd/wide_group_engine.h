@@ -1,6 +1,6 @@
 // The products of a span in backward by a group of four warps, which multiplies with wgmma (sm_90a).
 //
-// A span is 64 columns of 64 positions (wide/group_gpu.h), lines of shared memory. Products have x or g in shared memory as the right
+// A span is 64 columns of 64 positions (wide/group.h), lines of shared memory. Products have x or g in shared memory as the right
 // factor. Distances j are from 0 to W-1, and the tap of distance j is v[j] = w[W-1-j].
 //
 //   sum[i][q]     = sum over s of A_s X_s     A_s[i][k] = w[W-1 + 48 - 16 s - i + k], X_s[k][q] = x[64 q + 48 - 16 s + k]
@@ -12,7 +12,7 @@
 // diagonal has the products of all 64 positions of a column, so that 64 (W + 63) products are computed for 64 W.
 #pragma once
 
-#include "../wide/group_gpu.h"
+#include "../wide/group.h"
 #include "wide_params.h"
 
 namespace aiter::conv1d::bwd {

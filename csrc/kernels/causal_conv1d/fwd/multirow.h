@@ -2,12 +2,12 @@
 //
 // Tiling: a thread owns the same 16 bytes of kRowsPerThread rows, so that it computes their mask once; it prefetches a row
 // kPrefetchRows rows before it loads it. The rows are kVecElems apart, and so have the same offset from 16 bytes.
-// Halo: loaded with each vector, from cache, as in fwd/channel_first_gpu.h; before a row's first position from the states.
+// Halo: loaded with each vector, from cache, as in fwd/channel_first.h; before a row's first position from the states.
 // Bytes: x once (the halo again), out once, sequence numbers or query_start_loc once for the rows of a thread, states once.
 // Reduction: over the width, in one thread's fp32 registers, the newest value first.
 #pragma once
 
-#include "channel_first_gpu.h"
+#include "channel_first.h"
 
 namespace aiter::conv1d {
 

@@ -1,6 +1,6 @@
 // The launches of the vectorized kernels with sequence numbers, packed sequences or states, for NVIDIA.
 //
-// Tiling: as without masks. In fwd/vectorized_channel_pairs_gpu.h a warp's lanes compare the sequence numbers of its strip. Other
+// Tiling: as without masks. In fwd/vectorized_channel_pairs.h a warp's lanes compare the sequence numbers of its strip. Other
 // masks are computed once for all channels, a SeqMask a vector or strip, by a kernel before, which writes them to a
 // workspace; the next kernel starts while that one runs (PDL). In small problems each thread compares sequence numbers.
 // Bytes: as without masks, and masks of 4 or 8 bytes for 16 bytes of one row, or 4 bytes for a strip of all channels, written
@@ -10,10 +10,10 @@
 
 #include <aiter/workspace.h>
 
-#include "dispatch_gpu.h"
-#include "vectorized_channel_pairs_gpu.h"
-#include "vectorized_channel_first_gpu.h"
-#include "vectorized_channel_last_gpu.h"
+#include "dispatch.h"
+#include "vectorized_channel_pairs.h"
+#include "vectorized_channel_first.h"
+#include "vectorized_channel_last.h"
 
 namespace aiter::conv1d::fwd {
 

@@ -1,6 +1,6 @@
 // The forward kernel of wide filters: causal_conv1d_fwd and the rows of causal_conv1d_varlen_fwd, from 9 taps on.
 //
-// Tiling: a warp an item of 1024 positions (wide/tile_gpu.h), through shared memory both ways: a tile is copied while the one before is
+// Tiling: a warp an item of 1024 positions (wide/tile.h), through shared memory both ways: a tile is copied while the one before is
 // computed (NVIDIA). Warps do not wait for each other.
 // Halo: W - 1 positions in front of an item, rounded up to columns.
 // Bytes: x once (the halo again, mostly from cache), out once, 16 bytes an instruction where rows are aligned.
@@ -13,8 +13,8 @@
 
 #include <aiter/workspace.h>
 
-#include "../wide/plan_gpu.h"
-#include "../wide/reach_gpu.h"
+#include "../wide/plan.h"
+#include "../wide/reach.h"
 
 namespace aiter::conv1d::fwd {
 
@@ -185,11 +185,11 @@ __global__ void AITER_LAUNCH_BOUNDS(4 * wide::WideEngine<T>::kLanes, (kWideBlock
   }
 }
 
-// try_launch_wide_channel_last launches rows whose channels are adjacent, in vectors of 16 bytes (fwd/wide_channel_last_gpu.h).
+// try_launch_wide_channel_last launches rows whose channels are adjacent, in vectors of 16 bytes (fwd/wide_channel_last.h).
 template <class T, class RowSet>
 Attempt try_launch_wide_channel_last(const WideParams<RowSet>& a, const Topology& gpu, const OpStream& stream);
 
-// try_launch_wide_group launches dense rows of 16-bit elements on sm_90a (fwd/wide_group_gpu.h).
+// try_launch_wide_group launches dense rows of 16-bit elements on sm_90a (fwd/wide_group.h).
 template <class T, class RowSet> Attempt try_launch_wide_group(const WideParams<RowSet>& a, const Topology& gpu, const OpStream& stream);
 
 // launch_wide computes rows of any width. sequences: rows are several sequences.

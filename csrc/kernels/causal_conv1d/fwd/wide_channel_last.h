@@ -1,14 +1,14 @@
-// The forward kernel of wide filters for adjacent channels. NVIDIA GPUs from sm_80 on have another one (fwd/wide_staged_gpu.h).
+// The forward kernel of wide filters for adjacent channels. NVIDIA GPUs from sm_80 on have another one (fwd/wide_staged.h).
 //
 // Tiling: a block has C channels, which are 16 bytes, and walks along the positions of a row, an item of each channel at a time. It
 // transposes x on the way to shared memory, where each channel has a tile; each warp computes some of the channels and leaves their outputs
 // in the tiles; then the block transposes them back.
-// Halo, reduction, and outputs that are computed again: as in fwd/wide_gpu.h.
+// Halo, reduction, and outputs that are computed again: as in fwd/wide.h.
 // Bytes: x once (the halo again, mostly from cache), out once, 16 bytes an instruction.
 #pragma once
 
-#include "wide_staged_gpu.h"
-#include "wide_transposed_gpu.h"
+#include "wide_staged.h"
+#include "wide_transposed.h"
 
 namespace aiter::conv1d::fwd {
 

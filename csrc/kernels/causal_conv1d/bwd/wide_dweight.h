@@ -7,7 +7,7 @@
 #include <aiter/gpu/ldmatrix.h>
 #include <aiter/gpu/reduce.h>
 
-#include "../wide/plan_gpu.h"
+#include "../wide/plan.h"
 
 namespace aiter::conv1d::bwd {
 

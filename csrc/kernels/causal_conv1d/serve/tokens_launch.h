@@ -1,11 +1,11 @@
-// The choice and the launch of the kernels of few_gpu.h and tokens_gpu.h.
+// The choice and the launch of the kernels of few.h and tokens.h.
 #pragma once
 
 #include <aiter/dispatch.h>
 #include <aiter/tuning.h>
 
-#include "few_gpu.h"
-#include "tokens_gpu.h"
+#include "few.h"
+#include "tokens.h"
 
 namespace aiter::conv1d::serve {
 
@@ -38,7 +38,7 @@ template <class T, bool kOrdered> TokenKernel token_kernel_of(const Served& p) {
   if constexpr (kHolds8) return token_kernel<T, 8, kVecElems<T> / 2, TokenForm::kAny, kOrdered>();
 }
 
-// FewKernel is a kernel of few_gpu.h and the channels of its threads.
+// FewKernel is a kernel of few.h and the channels of its threads.
 struct FewKernel {
   void (*kernel)(KernelParam<FewParams>);
   int channels;
@@ -72,7 +72,7 @@ template <class T, bool kOrdered> FewKernel few_kernel_of(const Served& p) {
   return packed_filter(p, kDType<T>) ? few_kernel_of_width<T, T, kOrdered>(p) : few_kernel_of_width<T, float, kOrdered>(p);
 }
 
-// takes_few reports whether the kernels of few_gpu.h take p, of elements of type T, which takes_tokens.
+// takes_few reports whether the kernels of few.h take p, of elements of type T, which takes_tokens.
 template <class T> bool takes_few(const Served& p) {
   const auto small = [](int64_t stride) { return stride >= 0 && stride <= INT32_MAX / 8; };
   const auto rows = [=](const Array3& a) { return small(a.batch) && small(a.last); };

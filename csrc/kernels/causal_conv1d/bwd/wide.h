@@ -1,6 +1,6 @@
 // The backward kernel of wide filters, from 9 taps on.
 //
-// Tiling: a warp walks rows of a channel backwards in items of 1024 positions (wide/tile_gpu.h). x and dout of an item are copied to
+// Tiling: a warp walks rows of a channel backwards in items of 1024 positions (wide/tile.h). x and dout of an item are copied to
 // shared memory while the one before is computed (NVIDIA), and dx leaves through the tile of x. g, the gradient before the activation, is
 // a tile in reverse order: dx is then a causal convolution of g with the same filter. Warps do not wait for each other.
 // Halo: of x W - 1 positions in front of an item, which are read again. g of the W - 1 positions behind it stays in shared memory; a
@@ -16,7 +16,7 @@
 // its products one by one.
 #pragma once
 
-#include "wide_warp_gpu.h"
+#include "wide_warp.h"
 
 namespace aiter::conv1d::bwd {
 

@@ -9,7 +9,7 @@
 // Reduction: over the width, in one thread's fp32 registers, the newest value first.
 #pragma once
 
-#include "mask_policy_gpu.h"
+#include "mask_policy.h"
 
 namespace aiter::conv1d {
 

@@ -2,13 +2,13 @@
 // one launch. A small launch takes as long as the chain of a thread's instructions, so these kernels test little: strides of 32
 // bits, one type, no edges except a row's start and end, no loop.
 //
-// Tiling: fwd/vectorized_channel_first_gpu.h with adjacent positions, fwd/vectorized_channel_last_gpu.h with adjacent channels;
-// on NVIDIA, for 4 to 8 taps, fwd/vectorized_channel_pairs_gpu.h, which also takes unaligned rows.
+// Tiling: fwd/vectorized_channel_first.h with adjacent positions, fwd/vectorized_channel_last.h with adjacent channels;
+// on NVIDIA, for 4 to 8 taps, fwd/vectorized_channel_pairs.h, which also takes unaligned rows.
 // Bytes: x once (the halo again, from cache), out once.
 // Reduction: over the width, in one thread's fp32 registers, the newest value first.
 #pragma once
 
-#include "channel_last_gpu.h"
+#include "channel_last.h"
 
 namespace aiter::conv1d {
 
