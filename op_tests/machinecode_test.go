@@ -80,7 +80,7 @@ var limits = []limit{
 	minWide(`fwd::causal_conv1d_fwd_channel_first_kernel<.*, \d, false>`, 4, 4),
 	minWide(`fwd::causal_conv1d_fwd_channel_last_kernel<.*, 4, 8, .*NoMask`, 4, 4),
 	minWide(`fwd::causal_conv1d_fwd_vectorized_channel_first_kernel`, 2, 2),
-	// FilterKind 2 is kNarrow, 1 is kPacked. Loads of 8 positions, of the 3 or 2 before them, and of weights and biases.
+	// FilterKind 2 is kPartial, 1 is kPacked. Loads of 8 positions, of the 3 or 2 before them, and of weights and biases.
 	minWide(`fwd::causal_conv1d_fwd_vectorized_channel_last_kernel<(aiter::(bf16_t|half_t), 4, 8|float, 4, 4), .*FilterKind\)2`, 13, 8),
 	minWide(`fwd::causal_conv1d_fwd_vectorized_channel_last_kernel<(aiter::(bf16_t|half_t), 4, 8|float, 4, 4), .*FilterKind\)1`, 16, 8),
 	// At its memory bandwidth an MI300X can issue about 38 vector instructions for each element. A thread has 16, 64 and 32

@@ -1,6 +1,6 @@
 // causal_conv1d_bwd on the GPU, for hipcc and nvcc: the entry point, and the plan and the launches of the channel-first
 // kernels (bwd/channel_first.h, bwd/channel_first_small.h). bwd/bwd_channel_last.hip and bwd/bwd_channel_last_sequences.hip
-// launch the channel-last kernels, bwd/bwd_wide.hip that of filters of 9 taps and more; bwd/any_width.h takes the rest.
+// launch the channel-last kernels, bwd/bwd_wide.hip that of wide filters; bwd/any_width.h takes the rest.
 //
 // If channels alone fill the GPU, one block computes dweight and dbias of a channel. If not, each segment of a channel writes
 // its sums to a workspace, and the reduce_segments kernel adds them in one order: no atomics, nothing to clear, the same
@@ -210,8 +210,8 @@ template <class T, int W, RowKind kKind> Status run_for_width(const BwdParams& a
 template <class T> Status run_whole(const BwdParams& a, [[maybe_unused]] const Topology& gpu, int device, const OpStream& stream) {
   if constexpr (kHolds4)
     if AITER_TARGET_CONSTEXPR (kHopper)
-      if (const SmallRowsParams few = plan_small_rows(a.p, a.p.seqlen * int64_t(sizeof(T)) / 16, gpu); few.channels)
-        return filter_packed<T>(a.p, 1) ? launch_small_rows<T, true>(few, stream) : launch_small_rows<T, false>(few, stream);
+      if (const SmallRowsParams small = plan_small_rows(a.p, a.p.seqlen * int64_t(sizeof(T)) / 16, gpu); small.channels)
+        return filter_packed<T>(a.p, 1) ? launch_small_rows<T, true>(small, stream) : launch_small_rows<T, false>(small, stream);
   return dispatch_width(a.p.width, [&](auto taps) { return run_for_width<T, decltype(taps)::value, kWhole>(a, device, stream); });
 }
 
@@ -275,17 +275,16 @@ inline bool exceeds_31_bits(const Backward& p) {
   return p.seqlen >= 1 << 30 || p.dim >= 1 << 30 || p.batch * (p.seqlen / 32 + 1) >= 1 << 30;
 }
 
-// wide_is_faster reports whether a filter of up to 8 taps is faster on matrix cores: measured on an H200.
+// wide_is_faster reports whether a kernel of wide filters, on matrix cores, is faster for a narrow one: measured on an H200.
 template <class T> bool wide_is_faster(const Backward& p) {
   return kIsBf16<T> && !p.channel_last && p.silu && p.width == 8 && p.seqlen >= 2048 && p.batch * p.dim * p.seqlen >= 1 << 25;
 }
 
-// run_few takes filters of up to 8 taps, run_more those of more.
-template <class T> Status run_few(const TensorView& x, const Backward& p, const OpStream& stream) {
+template <class T> Status run_narrow(const TensorView& x, const Backward& p, const OpStream& stream) {
   if constexpr (AITER_CUDA && kHolds8)
     if (wide_is_faster<T>(p) && tuned("kernel", 1)) {
       bool taken = false;
-      AITER_TRY(try_launch_few(x, p, stream, &taken));
+      AITER_TRY(try_launch_17_taps(x, p, stream, &taken));
       if (taken) return Status();
     }
   if (!p.channel_last) return run_channel_first<T>(p, x.device().id, stream);
@@ -293,7 +292,7 @@ template <class T> Status run_few(const TensorView& x, const Backward& p, const 
   return launch_state_grads<T>(p, stream);
 }
 
-template <class T> Status run_more(const TensorView& x, const Backward& p, const OpStream& stream) {
+template <class T> Status run_wide(const TensorView& x, const Backward& p, const OpStream& stream) {
   bool taken = false;
   AITER_TRY(try_launch_wide(x, p, stream, &taken));
   return taken ? Status() : run_any_width<T>(p, stream);
@@ -301,9 +300,9 @@ template <class T> Status run_more(const TensorView& x, const Backward& p, const
 
 template <class T> Status run(const TensorView& x, const Backward& p, const OpStream& stream) {
   if (exceeds_31_bits(p)) return run_any_width<T>(p, stream);
-  if constexpr (kHoldsMore)
-    if (!kHoldsFew || p.width > 8) return run_more<T>(x, p, stream);
-  if constexpr (kHoldsFew) return run_few<T>(x, p, stream);
+  if constexpr (kHoldsWide)
+    if (is_wide(p.width)) return run_wide<T>(x, p, stream);
+  if constexpr (kHoldsNarrow) return run_narrow<T>(x, p, stream);
 }
 
 static Status backward(TensorView dx, TensorView dweight, Optional<TensorView> dbias, TensorView x, TensorView weight,

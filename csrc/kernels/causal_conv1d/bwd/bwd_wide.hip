@@ -1,4 +1,4 @@
-// The backward kernel of filters of 9 taps and more (bwd/wide.h), for hipcc and nvcc.
+// The backward kernel of wide filters (bwd/wide.h), for hipcc and nvcc.
 
 #include "../wide/reach.h"
 #include "wide_launch.h"
@@ -40,7 +40,7 @@ template <class T> WideKernel wide_kernel(bool dense, int taps, [[maybe_unused]]
   if (!dense) return make_wide_kernel<T, false, kSomeBlocks, false>();
   if constexpr (sizeof(T) == 2)
     if AITER_TARGET_CONSTEXPR (kTensorCores) {
-      if (!split && taps <= most_taps(kFewestBlocks)) return few_taps_kernel(kDType<T>);
+      if (!split && taps <= most_taps(kFewestBlocks)) return kernel_of_17_taps(kDType<T>);
       if (!split && taps <= most_taps(kFewBlocks)) return make_wide_kernel<T, true, kFewBlocks, true>();
       if (!split && taps <= most_taps(kSomeBlocks)) return make_wide_kernel<T, true, kSomeBlocks, true>();
       if (!split && taps <= most_taps(kManyBlocks)) return make_wide_kernel<T, true, kManyBlocks, true>();

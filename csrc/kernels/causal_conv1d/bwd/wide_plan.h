@@ -45,9 +45,9 @@ template <class T, bool kDense, int kBlocks, bool kWhole> WideKernel make_wide_k
   return {causal_conv1d_bwd_wide_kernel<T, kDense, kBlocks, kWhole>, kWideWarps * kWideBlocks<kDense, kBlocks>};
 }
 
-// few_taps_kernel returns the kernel of dense 16-bit rows and filters of up to 17 taps of x's type (bwd/bwd_wide_few.hip, NVIDIA). The type
-// of x selects it.
-WideKernel few_taps_kernel(DType x);
+// kernel_of_17_taps returns the kernel of dense 16-bit rows and filters of up to 17 taps of x's type (bwd/bwd_wide_17.hip, NVIDIA). The
+// type of x selects it.
+WideKernel kernel_of_17_taps(DType x);
 
 // launch_warps launches a kernel for work items [n, end).
 inline Status launch_warps(const WideKernel& kernel, WideParams a, int64_t n, int64_t end, const Topology& gpu, const OpStream& stream) {

@@ -26,7 +26,7 @@ AITER_SHARED FilterSource strided_filter(const Problem& p) { return strided_filt
 enum class FilterKind {
   kStrided,    // any types and strides, at most W taps
   kPacked,     // W adjacent taps of type T, adjacent biases of type T; a thread's channels start at a multiple of C
-  kNarrow,     // as kPacked with fewer taps: 2 or 3 for W = 4, 5 to 8 for W = 8
+  kPartial,    // as kPacked with fewer taps: 2 or 3 for W = 4, 5 to 8 for W = 8
   kUnaligned,  // as kPacked, from any channel on; channels outside of [0, dim) are unspecified
 };
 
@@ -98,8 +98,8 @@ template <class T, int W, int C, FilterKind kKind, class Out = T, bool kAfterWai
 
  private:
   static constexpr bool kWhole = kKind == FilterKind::kPacked || kKind == FilterKind::kUnaligned;
-  static constexpr int kLeastTaps = kWhole ? W : W > 4 ? 5 : kKind == FilterKind::kNarrow ? 2 : 1;
-  static constexpr int kMostTaps = kKind == FilterKind::kNarrow && W == 4 ? 3 : W;
+  static constexpr int kLeastTaps = kWhole ? W : W > 4 ? 5 : kKind == FilterKind::kPartial ? 2 : 1;
+  static constexpr int kMostTaps = kKind == FilterKind::kPartial && W == 4 ? 3 : W;
   static constexpr bool kOdd = kKind == FilterKind::kUnaligned && sizeof(T) == 2 && W % 2;  // taps may start within a word
 
   template <int N> static AITER_DEVICE Words<N> load_vector(const void* p) {
@@ -188,7 +188,7 @@ template <class T, int W, int C, FilterKind kKind, class Out = T, bool kAfterWai
   }
 
   AITER_DEVICE void convert_weight() {
-    if constexpr (kKind == FilterKind::kPacked || (kKind == FilterKind::kNarrow && C == 1)) {
+    if constexpr (kKind == FilterKind::kPacked || (kKind == FilterKind::kPartial && C == 1)) {
       to_floats<T, C * W>(kKind == FilterKind::kPacked, raw_weight_, &weight[0][0]);
     } else if constexpr (kKind == FilterKind::kUnaligned) {
       constexpr int N = (C * W + kWordElems<T> - 1) / kWordElems<T> * kWordElems<T>;

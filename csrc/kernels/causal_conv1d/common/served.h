@@ -20,11 +20,11 @@ namespace aiter::conv1d::serve {
 struct Indices {
   const void* data;  // null: not given
   int64_t row, column, columns;
-  bool wide;  // int64
+  bool is_int64;
 
   AITER_SHARED int64_t at(int64_t i, int64_t j = 0) const {
     const int64_t k = i * row + j * column;
-    return wide ? static_cast<const int64_t*>(data)[k] : static_cast<const int32_t*>(data)[k];
+    return is_int64 ? static_cast<const int64_t*>(data)[k] : static_cast<const int32_t*>(data)[k];
   }
 };
 

@@ -18,11 +18,11 @@ struct Arguments {
 inline Status check_indices(const Optional<TensorView>& t, int64_t size, bool columns, Indices* to) {
   if (!t) return Status();
   const DLDataType type = t->raw_dtype();
-  const bool wide = type.code == 0 && type.bits == 64 && type.lanes == 1;
-  if (t->dtype() != DType::I32 && !wide)
+  const bool is_int64 = type.code == 0 && type.bits == 64 && type.lanes == 1;
+  if (t->dtype() != DType::I32 && !is_int64)
     return type_error("argument '%s': expected dtype int32 or int64, got %s", t->name(), dtype_text(*t).data);
   AITER_TRY(check_layout(*t));
-  if (wide && !t->empty() && reinterpret_cast<uintptr_t>(t->data()) % 8 != 0)
+  if (is_int64 && !t->empty() && reinterpret_cast<uintptr_t>(t->data()) % 8 != 0)
     return value_error("argument '%s': data is not aligned to its 8-byte elements", t->name());
   if (columns && t->rank() == 2) {
     const int64_t shape[2] = {size, t->size(1)};
@@ -32,7 +32,7 @@ inline Status check_indices(const Optional<TensorView>& t, int64_t size, bool co
     AITER_TRY(check_shape(*t, shape, columns ? "(batch,), or (batch, columns)" : "(batch,)"));
   }
   const bool rows = t->rank() == 2;
-  *to = {t->data(), t->stride(0), rows ? t->stride(1) : 0, rows ? t->size(1) : 1, wide};
+  *to = {t->data(), t->stride(0), rows ? t->stride(1) : 0, rows ? t->size(1) : 1, is_int64};
   return Status();
 }
 
@@ -150,7 +150,7 @@ inline Status check_served(const Arguments& a, const TensorView& out, Served* p)
   AITER_TRY(same_shape(out, a.x));
   p->out[0] = rows_of(out, a.starts.given), p->ends[0] = p->ends[1] = p->dim;
   const bool in_place = !a.x.empty() && is_x(out, a.x);
-  if (in_place && (a.parents || p->width > 8))
+  if (in_place && (a.parents || is_wide(p->width)))
     return value_error("arguments 'out' and 'x': share memory, which needs a width of at most 8 and no retrieve_parent_token");
   Tensors all;
   all.output(out);

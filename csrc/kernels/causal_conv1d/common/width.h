@@ -1,6 +1,8 @@
-// The filter widths that a unit has code for. With AITER_WIDTH_LEAST or AITER_WIDTH_MOST, the range of the axis `width`, a unit
-// has only the kernels that the range needs: for up to 4 taps, for up to 8 (if the range exceeds 4), and for more.
-// A call with another width is an error.
+// Narrow and wide filters, and the filter widths that a unit has code for. A filter of at most 8 taps is narrow: kernels are compiled for
+// up to 4 taps or up to 8. A filter of more is wide: kernels take any number of taps.
+//
+// With AITER_WIDTH_LEAST or AITER_WIDTH_MOST, the range of the axis `width`, a unit has only the kernels that the range needs. A call with
+// another width is an error.
 #pragma once
 
 #include <type_traits>
@@ -19,10 +21,13 @@ namespace aiter::conv1d {
 constexpr int64_t kLeastWidth = AITER_WIDTH_LEAST, kMostWidth = AITER_WIDTH_MOST;
 static_assert(kLeastWidth <= kMostWidth, "a unit has at least one width");
 
-// Kernels are for up to 4 taps, or for up to 8, or for more.
-constexpr bool kHolds4 = kLeastWidth <= 4, kHolds8 = kMostWidth > 4 && kLeastWidth <= 8, kHoldsMore = kMostWidth > 8;
-// kHoldsFew: some kernel is for up to 8 taps.
-constexpr bool kHoldsFew = kHolds4 || kHolds8;
+constexpr int64_t kNarrowWidth = 8;  // of the widest narrow filter
+// Whether a unit has kernels for narrow filters, those of up to 4 taps and those of up to 8 taps, and for wide ones.
+constexpr bool kHolds4 = kLeastWidth <= 4, kHolds8 = kMostWidth > 4 && kLeastWidth <= kNarrowWidth;
+constexpr bool kHoldsNarrow = kHolds4 || kHolds8, kHoldsWide = kMostWidth > kNarrowWidth;
+
+// is_wide reports whether a filter is wide. A unit for filters of one kind does not compare.
+AITER_SHARED constexpr bool is_wide(int64_t width) { return kHoldsWide && (!kHoldsNarrow || width > kNarrowWidth); }
 
 inline Status check_width(const TensorView& weight) {
   const int64_t width = weight.size(1);
@@ -38,7 +43,7 @@ inline Status check_width(const TensorView& weight) {
                      static_cast<long long>(kLeastWidth), static_cast<long long>(kMostWidth), shape_text(weight).data);
 }
 
-// dispatch_width calls f with the taps that a kernel for the width, at most 8, has room for, 4 or 8:
+// dispatch_width calls f with the taps that a kernel for a narrow filter of the width has room for, 4 or 8:
 //
 //   return dispatch_width(p.width, [&](auto taps) { return run<decltype(taps)::value>(p); });
 template <class F> auto dispatch_width(int64_t width, F&& f) {

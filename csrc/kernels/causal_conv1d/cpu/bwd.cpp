@@ -18,19 +18,19 @@ constexpr int64_t kGradWidth = 32;     // the widest filter of rows that lies on
 constexpr int64_t kUnit = 4096;        // positions summed up in fp32 at most; positions of a unit of work
 constexpr int64_t kPart = 64 << 10;    // elements
 
-// unit returns the positions of a unit of work. Those of a wide filter are several times its halo.
+// unit returns the positions of a unit of work. If the halo is long, it is several times as many.
 inline int64_t unit(int64_t width) { return width <= kUnit / 4 ? kUnit : pieces(4 * width, kUnit) * kUnit; }
 
-constexpr int64_t kSlots = 4096;       // sums on the caller's stack
-constexpr int64_t kGroupsEnough = 64;  // from so many groups of channels on there is one segment
-constexpr int64_t kTokenBlock = 128;   // channels of a block of tokens at most, and a few more in the last block
-constexpr int64_t kMoreTaps = 20;      // the widest filter for tokens; beyond kTokenWidth a block has kFewChannels
+constexpr int64_t kSlots = 4096;            // sums on the caller's stack
+constexpr int64_t kGroupsEnough = 64;       // from so many groups of channels on there is one segment
+constexpr int64_t kTokenBlock = 128;        // channels of a block of tokens at most, and a few more in the last block
+constexpr int64_t kMostBwdTokenWidth = 20;  // the widest filter for tokens; beyond kTokenWidth a block has kFewChannels
 constexpr int64_t kFewChannels = 64;
 
 // token_rows returns the elements of k rows of a block, and of as many more as the filter has taps.
 constexpr int64_t token_rows(int64_t k) {
-  const int64_t wide = (kTokenWidth + k) * (kTokenBlock + kMaxLanes), few = (kMoreTaps + k) * (kFewChannels + kMaxLanes);
-  return wide > few ? wide : few;
+  const int64_t whole = (kTokenWidth + k) * (kTokenBlock + kMaxLanes), smaller = (kMostBwdTokenWidth + k) * (kFewChannels + kMaxLanes);
+  return whole > smaller ? whole : smaller;
 }
 
 // group_blocks divides the channels evenly among the threads. Where kSlots has room for several segments, their number
@@ -79,7 +79,8 @@ class Work {
     const bool adjacent = p.x.last == 1 && p.dout.last == 1 && p.dx.last == 1;
     rows = p.seqlen == 1 || (adjacent && !p.channel_last);
     rows = rows && !p.seq.data;
-    tokens = !rows && p.x.dim == 1 && p.dout.dim == 1 && p.dx.dim == 1 && !p.seq.data && p.dim >= kMaxLanes && p.width <= kMoreTaps;
+    tokens = !rows && p.x.dim == 1 && p.dout.dim == 1 && p.dx.dim == 1 && !p.seq.data && p.dim >= kMaxLanes &&
+             p.width <= kMostBwdTokenWidth;
     transposed = !rows && !tokens && !p.seq.data && p.width > kTokenWidth;
     wide = rows ? 1 : tokens ? blocks.most() : kChannels;
     groups = tokens ? blocks.count : pieces(p.dim, wide), units = p.batch * pieces(p.seqlen, unit(p.width));

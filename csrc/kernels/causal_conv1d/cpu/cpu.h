@@ -10,7 +10,7 @@ namespace aiter::conv1d {
 
 constexpr int64_t kRowWidth = 64;                  // the widest filter of rows that lies on the stack
 constexpr int64_t kTokenWidth = 8;                 // the widest filter for whole blocks of tokens
-constexpr int64_t kNarrowWidth = 32;               // the widest filter for tokens: its blocks have fewer channels
+constexpr int64_t kMostTokenWidth = 32;            // the widest filter for tokens: its blocks have fewer channels
 constexpr int64_t kLongWidth = 48;                 // the narrowest filter of rows that may be transformed
 constexpr int64_t kMaxLanes = 16;                  // floats in the widest vector
 constexpr int64_t kBlock = 512;                    // channels of a block of tokens at most,
@@ -67,7 +67,7 @@ struct RowFilter {
 // token_block returns the channels of a block of tokens at most: fewer for filters of more than kTokenWidth taps, so that a filter and a
 // window of x fit into the L1 cache.
 inline int64_t token_block(int64_t width, int64_t most) {
-  return width <= kTokenWidth || width > kNarrowWidth
+  return width <= kTokenWidth || width > kMostTokenWidth
       ? most : least(most, kTokenWidth * kMaxBlock / width / kMaxLanes * kMaxLanes - kMaxLanes);
 }
 

@@ -193,7 +193,7 @@ template <class W> void share(const W& parts) { cpu::parallel(parts.parts(), par
 template <class T> void run(Work& work) {
   const Forward& p = work.p;
   const bool rows = (p.seqlen == 1 || (p.x.last == 1 && p.out.last == 1)) && !p.seq.data;
-  const bool tokens = p.x.dim == 1 && p.out.dim == 1 && p.dim >= kMaxLanes && !p.seq.data && p.width <= kNarrowWidth;
+  const bool tokens = p.x.dim == 1 && p.out.dim == 1 && p.dim >= kMaxLanes && !p.seq.data && p.width <= kMostTokenWidth;
   if (p.seqlen == 0) {
     for (int64_t b = 0; b < p.batch; b++) tails<T>(p, b, 0, p.dim);
   } else if (tokens && (p.channel_last || !rows)) {

@@ -47,7 +47,7 @@ template <class T> static void run_part(const Served& p, int64_t b, int64_t from
   for (int64_t d = from; d < to; d++) {
     p.clear_outside<T>(r, b, d);
     if (!r.live || r.len == 0) continue;
-    if (p.parents.data || p.width > 8) run_walk<T>(p, r, b, d, act);
+    if (p.parents.data || is_wide(p.width)) run_walk<T>(p, r, b, d, act);
     else if (p.width > 4) run_window<T, 8>(p, r, b, d, act);
     else run_window<T, 4>(p, r, b, d, act);
   }

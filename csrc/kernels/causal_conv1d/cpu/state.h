@@ -66,7 +66,7 @@ template <class T> struct ChannelLastSequences {
 
   ChannelLastSequences(const Stateful& problem, DType dtype) : p(problem), table(kernels(dtype)) {}
   static bool fits(const Stateful& p) {
-    return ((p.x.dim == 1 && p.out.dim == 1) || (p.seqlen == 1 && !p.starts.data)) && p.dim >= kMaxLanes && p.width <= kNarrowWidth;
+    return ((p.x.dim == 1 && p.out.dim == 1) || (p.seqlen == 1 && !p.starts.data)) && p.dim >= kMaxLanes && p.width <= kMostTokenWidth;
   }
   bool prepare() { return true; }
 

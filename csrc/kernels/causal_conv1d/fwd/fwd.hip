@@ -2,7 +2,7 @@
 //
 // Tiling: fwd/channel_first.h with adjacent positions, fwd/channel_last.h with adjacent channels: 16 bytes an
 // instruction, no shared memory, no barrier. The most frequent problems take the vectorized kernels
-// (fwd/vectorized.h); those with sequence numbers and states take fwd/fwd_sequences.hip, filters of more than 8 taps fwd/fwd_wide.hip.
+// (fwd/vectorized.h); those with sequence numbers and states take fwd/fwd_sequences.hip, wide filters fwd/fwd_wide.hip.
 // Bytes: x once (the halo again, from cache) and out once.
 // Reduction: over the width, in one thread's fp32 registers, in the same order in all kernels of rows.
 
@@ -36,7 +36,7 @@ template <class T> Attempt try_launch_vectorized_channel_last(const Forward& p, 
   VectorizedParams a{};
   if constexpr (kHolds4) {
     const bool planned = p.width <= (AITER_HIP ? kTaps : kTaps - 1) && plan_vectors<T>(p, &a);
-    if (planned && p.width < kTaps) return launched(launch_vectors<T, FilterKind::kNarrow>(a, NoMask(), stream));
+    if (planned && p.width < kTaps) return launched(launch_vectors<T, FilterKind::kPartial>(a, NoMask(), stream));
 #if AITER_HIP
     if (planned) return launched(launch_vectors<T, FilterKind::kPacked>(a, NoMask(), stream));
 #endif
@@ -82,9 +82,9 @@ template <class T> Status launch(const TensorView& x, const Forward& p, const Op
     const unsigned blocks = grid_for((p.batch * p.dim + kThreads - 1) / kThreads);
     return launch(stream, causal_conv1d_fwd_states_kernel<T>, {blocks, kThreads}, p);
   }
-  if constexpr (kHoldsMore)
-    if (!kHoldsFew || p.width > 8) return launch_wide(x, p, stream);
-  if constexpr (kHoldsFew) return launch_narrow<T>(x, p, stream);
+  if constexpr (kHoldsWide)
+    if (is_wide(p.width)) return launch_wide(x, p, stream);
+  if constexpr (kHoldsNarrow) return launch_narrow<T>(x, p, stream);
 }
 
 static Status forward(TensorView out, TensorView x, TensorView weight, Optional<TensorView> bias, bool use_silu,

@@ -1,4 +1,4 @@
-// The forward kernels of filters of 9 taps and more (fwd/wide.h), for hipcc and nvcc: causal_conv1d_fwd with sequence numbers and
+// The forward kernels of wide filters (fwd/wide.h), for hipcc and nvcc: causal_conv1d_fwd with sequence numbers and
 // states, and packed rows (causal_conv1d_varlen_fwd).
 
 #include <aiter/dispatch.h>

@@ -1,4 +1,4 @@
-// The launches of fwd/fwd_sequences.hip: rows with sequences or states, of at most 8 taps. The type of x selects the kernel.
+// The launches of fwd/fwd_sequences.hip: rows with sequences or states, and narrow filters. The type of x selects the kernel.
 #pragma once
 
 #include <aiter/gpu.h>

@@ -85,7 +85,7 @@ Status launch_rows(const VectorizedParams& a, const Policy& policy, const OpStre
 template <class T, int W, class Policy> Status launch_rows(const VectorizedParams& a, const Policy& policy, const OpStream& stream) {
   if constexpr (W == kTaps)
     if (a.width == kTaps) return launch_rows<T, W, FilterKind::kPacked>(a, policy, stream);
-  return launch_rows<T, W, FilterKind::kNarrow>(a, policy, stream);
+  return launch_rows<T, W, FilterKind::kPartial>(a, policy, stream);
 }
 
 // plan_vectorized_channel_first reports whether the kernel takes the problem, and fills its parameters in.

@@ -210,7 +210,7 @@ AITER_DEVICE void run_strip(const VectorizedParams& a, const Alignment& alignmen
 // kStripBlocks blocks of a multiprocessor, or waves of an AMD SIMD unit, leave a thread the registers that it needs.
 template <class T, int W, int C, FilterKind kKind, class Alignment> constexpr int strip_blocks() {
   if (AITER_HIP) return 3;
-  if (C > 2) return kKind != FilterKind::kNarrow ? 7 : sizeof(T) == 2 ? 6 : 5;
+  if (C > 2) return kKind != FilterKind::kPartial ? 7 : sizeof(T) == 2 ? 6 : 5;
   if (!Alignment::kUnaligned) return sizeof(T) == 2 ? 8 : 6;
   return sizeof(T) == 4 ? 4 : W > 4 ? 5 : 7;
 }

@@ -85,7 +85,7 @@ Attempt try_launch_masked_channel_last(const TensorView& x, const Forward& p, co
     VectorizedParams a{};
     if (p.width > kTaps || !source.masks() || !mask_kernel_pays<T>(p) || !plan_vectors<T>(p, &a)) return {};
     return launched(launch_with_mask<kTaps, kStrip>(x, p, source, stream, [&](const MaskWords& mask) {
-      if (p.width < kTaps) return launch_vectors<T, FilterKind::kNarrow>(a, mask, stream);
+      if (p.width < kTaps) return launch_vectors<T, FilterKind::kPartial>(a, mask, stream);
       return launch_vectors<T, FilterKind::kPacked>(a, mask, stream);
     }));
   }
@@ -94,7 +94,7 @@ Attempt try_launch_masked_channel_last(const TensorView& x, const Forward& p, co
 
 template <class T>
 Attempt try_launch_masked(const TensorView& x, const Forward& p, const MaskSource& source, const OpStream& stream) {
-  if (p.width < 2 || p.width > 8 || (source.masks() && source.writes_final_states())) return {};
+  if (p.width < 2 || is_wide(p.width) || (source.masks() && source.writes_final_states())) return {};
   if (positions_adjacent(p)) return try_launch_masked_channel_first<T>(x, p, source, stream);
   return try_launch_masked_channel_last<T>(x, p, source, stream);
 }

@@ -1,4 +1,4 @@
-// The launches of fwd/fwd_wide.hip: filters of 9 taps and more. The type of x selects the kernel.
+// The launches of fwd/fwd_wide.hip: wide filters. The type of x selects the kernel.
 #pragma once
 
 #include <aiter/gpu.h>

@@ -37,7 +37,7 @@ struct FewParams {
   FastDiv chunks;
   int32_t ends[2], dim, batch, tokens, slot_count, pad, most_accepted;
   int32_t width;  // at most 4
-  bool slots_wide, accepted_wide, silu, clears;
+  bool slots_int64, accepted_int64, silu, clears;
   Array2 weight, bias;  // in elements; bias.data may be null
 };
 
@@ -61,8 +61,8 @@ class FewSlot {
  public:
   // accepts: the call may have num_accepted_tokens.
   AITER_DEVICE FewSlot(const FewParams& a, uint32_t b, bool accepts)
-      : slot_(a.slots.data != nullptr, a.slots_wide, byte_at(a.slots.data, b, a.slots.stride)),
-        accepted_(accepts && a.accepted.data, a.accepted_wide, byte_at(a.accepted.data, b, a.accepted.stride)) {}
+      : slot_(a.slots.data != nullptr, a.slots_int64, byte_at(a.slots.data, b, a.slots.stride)),
+        accepted_(accepts && a.accepted.data, a.accepted_int64, byte_at(a.accepted.data, b, a.accepted.stride)) {}
 
   // get returns the slot, or -1 for a sequence that is skipped, and the place of its oldest value.
   AITER_DEVICE int get(const FewParams& a, uint32_t b, bool accepts, uint32_t* first) const {

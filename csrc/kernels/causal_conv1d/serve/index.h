@@ -5,19 +5,19 @@
 
 namespace aiter::conv1d::serve {
 
-// IndexBits is an element of an int32 tensor, or of an int64 tensor (wide), whose load is in flight.
+// IndexBits is an element of an int32 tensor, or of an int64 tensor, whose load is in flight.
 class IndexBits {
  public:
-  AITER_DEVICE IndexBits(bool present, bool wide, const void* at) : wide_(wide) {
+  AITER_DEVICE IndexBits(bool present, bool is_int64, const void* at) : is_int64_(is_int64) {
     const uint32_t* p = static_cast<const uint32_t*>(at);
-    word_[0] = load_if(present, p), word_[1] = load_if(present && wide, p + 1);
+    word_[0] = load_if(present, p), word_[1] = load_if(present && is_int64, p + 1);
   }
-  AITER_DEVICE int64_t value() const { return wide_ ? int64_t(uint64_t(word_[1]) << 32 | word_[0]) : int32_t(word_[0]); }
+  AITER_DEVICE int64_t value() const { return is_int64_ ? int64_t(uint64_t(word_[1]) << 32 | word_[0]) : int32_t(word_[0]); }
 
   // fits reports whether the value fits 32 bits, which *v receives.
   AITER_DEVICE bool fits(int* v) const {
     *v = int(word_[0]);
-    return !wide_ || int(word_[1]) == *v >> 31;
+    return !is_int64_ || int(word_[1]) == *v >> 31;
   }
 
  private:
@@ -33,7 +33,7 @@ class IndexBits {
   }
 
   uint32_t word_[2];
-  bool wide_;
+  bool is_int64_;
 };
 
 }  // namespace aiter::conv1d::serve

@@ -82,9 +82,9 @@ causal_conv1d_serve_fwd_copy_kernel(const U* from, int64_t row, int64_t step, U*
 template <class T> Status launch_heads(const Prefill& p, const OpStream& stream) {
   using Kernel = void (*)(KernelParam<Prefill>, FastDiv, int64_t, uint32_t);
   Kernel kernel = nullptr;
-  if constexpr (kHoldsMore) kernel = causal_conv1d_serve_fwd_heads_kernel<T, 0>;
-  if constexpr (kHoldsFew)
-    if (!kHoldsMore || p.width <= 8)
+  if constexpr (kHoldsWide) kernel = causal_conv1d_serve_fwd_heads_kernel<T, 0>;
+  if constexpr (kHoldsNarrow)
+    if (!is_wide(p.width))
       kernel = dispatch_width(p.width, [](auto taps) -> Kernel { return causal_conv1d_serve_fwd_heads_kernel<T, decltype(taps)::value>; });
   const unsigned threads = threads_for(p.dim);
   const int64_t blocks_of_row = (p.dim + threads - 1) / threads, blocks = p.batch * blocks_of_row;
@@ -96,7 +96,8 @@ template <class T> Status launch_heads(const Prefill& p, const OpStream& stream)
 
 // take_indices gives rows its starts and slots: those of the call, or int32 ones in memory.
 static Status take_indices(const Prefill& p, int device, const OpStream& stream, Workspace* memory, PrefillRows* rows) {
-  const bool direct = !p.starts.wide && !p.computed.data && !p.first.data && !(p.table.data && (p.table.wide || p.table.columns != 1));
+  const bool slots_direct = !p.table.data || (!p.table.is_int64 && p.table.columns == 1);
+  const bool direct = !p.starts.is_int64 && !p.computed.data && !p.first.data && slots_direct;
   if (direct) {
     rows->starts = {static_cast<const int32_t*>(p.starts.data), p.starts.row};
     rows->indices = {static_cast<const int32_t*>(p.table.data), p.table.row}, rows->pad = p.pad;
@@ -125,9 +126,9 @@ template <class U> Status copy_x(Prefill* p, int device, const OpStream& stream,
 
 static Status launch_rows(const TensorView& x, const PrefillRows& rows, const OpStream& stream) {
   if (rows.dim == 0) return Status();
-  if constexpr (kHoldsMore)
-    if (!kHoldsFew || rows.width > 8) return launch_wide_packed(x, rows, stream);
-  if constexpr (kHoldsFew) return launch_packed(x, rows, stream);
+  if constexpr (kHoldsWide)
+    if (is_wide(rows.width)) return launch_wide_packed(x, rows, stream);
+  if constexpr (kHoldsNarrow) return launch_packed(x, rows, stream);
   return Status();
 }
 

@@ -2,7 +2,7 @@
 //
 // Tiling: a block takes 64 to 256 channels of one sequence, a thread one channel, one position after another. The grid is
 // one-dimensional; a problem that exceeds one launch takes several.
-// Bytes: x and out once; of a state what is read and what is kept; the taps once a sequence, and from cache in trees and from 9 taps on.
+// Bytes: x and out once; of a state what is read and what is kept; the taps once a sequence, and from cache in trees and with wide filters.
 // Reduction: over the width, in one thread's fp32 registers.
 
 #include <aiter/dispatch.h>
@@ -48,10 +48,10 @@ causal_conv1d_serve_update_kernel(KernelParam<Served> p, FastDiv groups, int64_t
 using Kernel = void (*)(KernelParam<Served>, FastDiv, int64_t, uint32_t);
 
 template <class T> Kernel kernel_of(int64_t width) {
-  if constexpr (kHoldsFew)
-    if (!kHoldsMore || width <= 8)
+  if constexpr (kHoldsNarrow)
+    if (!is_wide(width))
       return dispatch_width(width, [](auto taps) -> Kernel { return causal_conv1d_serve_update_kernel<T, decltype(taps)::value>; });
-  if constexpr (kHoldsMore) return causal_conv1d_serve_update_kernel<T, 0>;
+  if constexpr (kHoldsWide) return causal_conv1d_serve_update_kernel<T, 0>;
 }
 
 static Status launch(Kernel kernel, Served p, const OpStream& stream) {
@@ -68,7 +68,7 @@ static Status launch(Kernel kernel, Served p, const OpStream& stream) {
 }
 
 template <class T> Status launch(const Served& p, const OpStream& stream) {
-  if constexpr (kHoldsFew) {
+  if constexpr (kHoldsNarrow) {
     if (takes_tokens<T>(p) && tuned("kernel", 2)) return launch_tokens<T, false>(p, stream);
   }
   return launch(kernel_of<T>(p.width), p, stream);

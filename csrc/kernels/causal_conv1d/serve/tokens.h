@@ -226,7 +226,7 @@ template <class T, int W, int C, TokenForm kForm> class TokenVectors {
 
 // index_bits issues the load of an element of indices, if it is present.
 AITER_DEVICE IndexBits index_bits(const Indices& a, bool present, int64_t i, int64_t j = 0) {
-  return IndexBits(present, a.wide, static_cast<const uint32_t*>(a.data) + ((i * a.row + j * a.column) << a.wide));
+  return IndexBits(present, a.is_int64, static_cast<const uint32_t*>(a.data) + ((i * a.row + j * a.column) << a.is_int64));
 }
 
 // LoadedSequence is Served::sequence with all loads in flight together; only slots in columns of the table wait for the columns.

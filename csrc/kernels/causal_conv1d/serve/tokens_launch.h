@@ -50,7 +50,7 @@ template <class T, FilterKind kKind, class TW, bool kOrdered> FewKernel few_kern
   const int64_t elements = p.batch * p.dim;
   const bool much = p.seqlen > 2 || (kOrdered && kDType<TW> != kDType<T>);
   int64_t plan = elements < (much ? 3 << 16 : 1 << 17) ? 2 : 4;
-  if constexpr (kKind == FilterKind::kNarrow && kDType<TW> == kDType<T> && kVecElems<T> > 4) {
+  if constexpr (kKind == FilterKind::kPartial && kDType<TW> == kDType<T> && kVecElems<T> > 4) {
     if (p.seqlen <= kFewTokens<kVecElems<T>>) {
       if (elements >= (p.seqlen == 1 ? 1 << 18 : 1 << 19)) plan = kVecElems<T>;
       if (tuned_among("channels", plan, 2, 4, kVecElems<T>) == kVecElems<T>)
@@ -63,7 +63,7 @@ template <class T, FilterKind kKind, class TW, bool kOrdered> FewKernel few_kern
 
 // few_kernel_of_width selects by the width of a packed filter of type TW.
 template <class T, class TW, bool kOrdered> FewKernel few_kernel_of_width(const Served& p) {
-  if (p.width < 4) return few_kernel_of_size<T, FilterKind::kNarrow, TW, kOrdered>(p);
+  if (p.width < 4) return few_kernel_of_size<T, FilterKind::kPartial, TW, kOrdered>(p);
   return few_kernel_of_size<T, FilterKind::kPacked, TW, kOrdered>(p);
 }
 
@@ -95,11 +95,11 @@ template <class T> bool takes_tokens(const Served& p) {
   for (int i = 0; i < 3; i++) vectors = vectors && (!p.out[i].data || rows(p.out[i]));
   vectors = vectors && (!p.residual.data || rows(p.residual));
   const bool types = p.state.dtype == kDType<T> && (!p.window.data || p.window.dtype == kDType<T>);
-  return vectors && types && p.width >= 2 && p.width <= 8 && p.batch > 0 && p.dim <= INT32_MAX / 2 && p.seqlen <= INT32_MAX / 2 &&
+  return vectors && types && p.width >= 2 && !is_wide(p.width) && p.batch > 0 && p.dim <= INT32_MAX / 2 && p.seqlen <= INT32_MAX / 2 &&
          p.batch <= kMaxBlocks / ((p.dim + kTokenThreads * 2 - 1) / (kTokenThreads * 2));
 }
 
-inline ByteArray byte_array(const Indices& a) { return {a.data, uint32_t(a.row * (a.wide ? 8 : 4))}; }
+inline ByteArray byte_array(const Indices& a) { return {a.data, uint32_t(a.row * (a.is_int64 ? 8 : 4))}; }
 
 // few_threads returns the threads of a block. Sizes are those of an H200: blocks of 128 threads start earlier, by up to a sixth of the
 // time in 2^19 elements. Above 2^20 elements with slots in order blocks of 64 are up to 5% faster.
@@ -119,7 +119,8 @@ inline Status launch_few(const FewKernel& few, const Served& p, int64_t size, un
     a.out[i] = static_cast<char*>(p.out[i].data) - p.begin_of(i) * size;
     a.out_batch[i] = uint32_t(p.out[i].batch * size), a.out_last[i] = uint32_t(p.out[i].last * size);
   }
-  a.slots = byte_array(p.table), a.slots_wide = p.table.wide, a.accepted = byte_array(p.accepted), a.accepted_wide = p.accepted.wide;
+  a.slots = byte_array(p.table), a.slots_int64 = p.table.is_int64;
+  a.accepted = byte_array(p.accepted), a.accepted_int64 = p.accepted.is_int64;
   a.weight = p.weight, a.bias = p.bias;
   a.ends[0] = int32_t(p.ends[0]), a.ends[1] = int32_t(p.ends[1]), a.dim = int32_t(p.dim), a.batch = int32_t(p.batch);
   a.tokens = int32_t(p.seqlen), a.width = int32_t(p.width), a.slot_count = int32_t(p.slots);
@@ -140,7 +141,7 @@ inline Status launch(const TokenKernel& tokens, Served p, const OpStream& stream
 // launch_tokens launches the kernel of p, which takes_tokens. kOrdered: sequences that share a slot run in order.
 template <class T, bool kOrdered> Status launch_tokens(const Served& p, const OpStream& stream) {
   if constexpr (kHolds4) {
-    if (takes_few<T>(p) && !(kOrdered && (p.accepted.data || p.table.wide)) && tuned("kernel", 2) > 1) {
+    if (takes_few<T>(p) && !(kOrdered && (p.accepted.data || p.table.is_int64)) && tuned("kernel", 2) > 1) {
       return launch_few(few_kernel_of<T, kOrdered>(p), p, sizeof(T), few_threads(p, kOrdered), stream);
     }
   }

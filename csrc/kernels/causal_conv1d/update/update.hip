@@ -205,11 +205,11 @@ template <class T> bool prefers_few(const serve::Served& s) {
 
 template <class T> Status launch(const Stateful& p, const OpStream& stream) {
   const serve::Served s = served_of(p, kDType<T>);
-  const bool tokens = kHoldsFew && !p.cache_seqlens.data && serve::takes_tokens<T>(s);
+  const bool tokens = kHoldsNarrow && !p.cache_seqlens.data && serve::takes_tokens<T>(s);
   if constexpr (kHolds4) {
     if (is_decoding(p) && !(tokens && prefers_few<T>(s))) return launch(decode_kernel_of<T>(p), p, stream);
   }
-  if constexpr (kHoldsFew) {
+  if constexpr (kHoldsNarrow) {
     if (tokens && tuned("kernel", 1)) return serve::launch_tokens<T, true>(s, stream);
   }
   if constexpr (kHolds4) {

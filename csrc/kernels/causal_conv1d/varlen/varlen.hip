@@ -1,8 +1,8 @@
 // causal_conv1d_varlen_fwd on the GPU, for hipcc and nvcc.
 //
 // Tiling: one thread a channel computes the first width-1 positions of a sequence and its state; a block has 128 channels of one
-// sequence. All other positions do not depend on states and take the kernels of fwd/fwd_sequences.hip. With filters of more than
-// 8 taps fwd/fwd_wide.hip computes all positions; the threads then only write states, unless sequences share one.
+// sequence. All other positions do not depend on states and take the kernels of fwd/fwd_sequences.hip. With wide
+// filters fwd/fwd_wide.hip computes all positions; the threads then only write states, unless sequences share one.
 // Bytes: x once (the halo again, from cache), out once, states once; query_start_loc by binary search, once for each channel of
 // a sequence.
 // Reduction: over the width, in one thread's fp32 registers.
@@ -26,7 +26,7 @@ __global__ void AITER_LAUNCH_BOUNDS(kThreads, 10) causal_conv1d_varlen_heads_ker
     const DivMod at = divmod(first + blockIdx.x, groups);
     if (!p.sequence(at.quotient).live) return;
     const int64_t d = at.remainder * blockDim.x + threadIdx.x;
-    run_head<T, 4>(p, at.quotient, d, p.width - 1, p.width > 8);
+    run_head<T, 4>(p, at.quotient, d, p.width - 1, is_wide(p.width));
   }
 }
 
@@ -54,13 +54,13 @@ static Status forward(TensorView out, TensorView x, TensorView weight, Optional<
     if (p.dim == 0 || !p.has_state) return Status();
     return dispatch_float(x, [&](auto zero) { return launch_heads<decltype(zero)>(p, stream); });
   };
-  if constexpr (kHoldsMore)
-    if (!kHoldsFew || p.width > 8) {  // it reads the states, which the heads then write
+  if constexpr (kHoldsWide)
+    if (is_wide(p.width)) {  // it reads the states, which the heads then write
       if (!x.empty()) AITER_TRY(launch_wide_packed(x, p, stream));
       return heads();
     }
   AITER_TRY(heads());
-  if constexpr (kHoldsFew) return x.empty() ? Status() : launch_packed(x, p, stream);
+  if constexpr (kHoldsNarrow) return x.empty() ? Status() : launch_packed(x, p, stream);
   return Status();
 }
 
