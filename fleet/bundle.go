@@ -91,10 +91,10 @@ func keyHint(k Key) string {
 }
 
 var (
-	errBundle    = errors.New("it is no bundle with a DSSE envelope")
+	errBundle    = errors.New("it is not a Sigstore bundle 0.3 with a DSSE envelope and one signature")
 	errSubject   = errors.New("it signs another manifest")
-	errStatement = errors.New("it is no signature of cosign")
-	errOtherKey  = errors.New("no accepted key made it")
+	errStatement = errors.New("it is not a signature of cosign")
+	errOtherKey  = errors.New("it was made with another key")
 )
 
 // verifyBundle returns the key that signed a digest, "sha256:...". The signature is checked before the content of its statement.

@@ -93,7 +93,7 @@ func transport(config *tls.Config, limits timeouts) http.RoundTripper {
 		ResponseHeaderTimeout:  limits.headers,
 		MaxResponseHeaderBytes: maxHeaders,
 		DisableCompression:     true,  // digests are those of the stored bytes
-		ForceAttemptHTTP2:      false, // its errors lose the reason of a refused client certificate
+		ForceAttemptHTTP2:      false, // errors of HTTP/2 lack the reason of a refused client certificate
 		IdleConnTimeout:        30 * time.Second,
 		MaxIdleConnsPerHost:    downloads,
 	}}}
@@ -152,7 +152,7 @@ func tlsConfig(certs, host string) (*tls.Config, error) {
 	return config, nil
 }
 
-// scoped returns a context in which tokens are for this repository.
+// scoped returns a context in which the client requests tokens for these actions on the reference's repository.
 func scoped(ctx context.Context, ref Reference, actions ...string) context.Context {
 	if ref.folder != "" {
 		return ctx

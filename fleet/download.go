@@ -24,7 +24,7 @@ import (
 
 const (
 	downloads     = 4  // at a time
-	maxSignatures = 32 // that are read of a set
+	maxSignatures = 32 // of a set; further ones are not read
 )
 
 // repository reads the sets of a place. It checks the digests of all that it reads.
@@ -61,7 +61,7 @@ func openRepository(ref Reference, o Options, limits timeouts) (*repository, err
 	}, scheme + "://" + ref.ref.Host() + "/v2/" + ref.ref.Repository}, ref}, nil
 }
 
-// attempt repeats an answer that was cut. Requests without an answer were repeated below.
+// attempt calls do again if an answer was cut short. The client has already repeated requests without an answer.
 func attempt(ctx context.Context, do func() error) error {
 	for try := 1; ; try++ {
 		err := do()
@@ -101,7 +101,7 @@ func (r *repository) manifestBytes(ctx context.Context, reference string) (data 
 	return data, err
 }
 
-// blob copies a blob to w, which begin empties and returns for each attempt.
+// blob downloads a blob. begin returns the empty writer for each attempt.
 func (r *repository) blob(ctx context.Context, desc ocispec.Descriptor, begin func() (io.Writer, error)) error {
 	return attempt(ctx, func() error {
 		w, err := begin()
@@ -147,8 +147,8 @@ func (r *repository) smallBlob(ctx context.Context, desc ocispec.Descriptor, mos
 	return b.Bytes(), err
 }
 
-// layers downloads layers to files, in a random order: nodes that share layers cannot share one that all of them load at the same time.
-// path returns that of a layer.
+// layers downloads layers to files. The order is random, so that nodes that start together load different layers first: nodes that pull
+// from each other can take only what another one already has. path returns the path of a layer's file.
 func (r *repository) layers(ctx context.Context, list []Layer, path func(i int) string) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(downloads)
@@ -182,7 +182,7 @@ func (e *UntrustedError) Error() string {
 		found = "its signatures are refused: " + strings.Join(e.Reasons, "; ")
 	}
 	return fmt.Sprintf("no key of AITER_JIT_KEYS has signed the manifest %s (%s); sign it with aiterctl push --sign or cosign sign --key, "+
-		"or add the key that did", e.Digest, found)
+		"or add the key that signed it to AITER_JIT_KEYS", e.Digest, found)
 }
 
 // signedBy returns the key that has signed a manifest. It fails with [*UntrustedError].
@@ -211,7 +211,7 @@ func (r *repository) signedBy(ctx context.Context, m *manifest, keys []Key) (Key
 	return Key{}, refused
 }
 
-// signature checks one referrer of a manifest. reason is why it is no valid signature; err is a failure of the server.
+// signature checks one referrer of a manifest. reason is nil for a valid signature; err is a failure of the server.
 func (r *repository) signature(ctx context.Context, m *manifest, d ocispec.Descriptor, keys []Key) (key Key, reason, err error) {
 	raw, err := r.manifestBytes(ctx, d.Digest.String())
 	var data []byte
@@ -223,7 +223,7 @@ func (r *repository) signature(ctx context.Context, m *manifest, d ocispec.Descr
 		data, err = r.smallBlob(ctx, layer, maxBundle)
 	}
 	var broken *DamageError
-	if isNotFound(err) || errors.As(err, &broken) { // of this signature alone
+	if isNotFound(err) || errors.As(err, &broken) { // other signatures may be valid
 		return key, err, nil
 	}
 	if err != nil {

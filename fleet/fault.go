@@ -19,7 +19,7 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// DamageError reports content that differs from its descriptor, or that has no form of a set.
+// DamageError reports content that differs from its descriptor, or that does not have the form of a set.
 type DamageError struct{ err error }
 
 func (e *DamageError) Error() string { return e.err.Error() }

@@ -5,8 +5,8 @@
 //
 // A set is an OCI image, in a registry or in a folder on a web server. It has a layer with the records of each target, and a layer for
 // each artifact; annotations name their module and target. A set is used if its reference contains the digest of its manifest, or if a
-// key of AITER_JIT_KEYS has signed that digest; signatures are those of cosign. Nothing is unpacked before. Each pulled cache is a
-// read-only cache below the user's cache, and the lookup of package jit decides whether its artifacts are used.
+// key of AITER_JIT_KEYS has signed that digest; signatures are those of cosign. No layer is unpacked before this check. Each pulled
+// cache is a read-only cache below the user's cache, and the lookup of package jit decides whether its artifacts are used.
 //
 // Only this package imports an OCI library, so that programs without it do not contain one.
 package fleet
@@ -34,7 +34,7 @@ type Options struct {
 	Wait time.Duration // AITER_JIT_REMOTE_WAIT: of a pull for one module and target; 0: DefaultWait
 	// Timeout bounds a whole Copy or Warm; 0: Wait, and the time for the layers at 256 KiB/s.
 	Timeout time.Duration
-	Certs   string // AITER_JIT_REMOTE_CERTS: a folder as DefaultCerts; "": that
+	Certs   string // AITER_JIT_REMOTE_CERTS: a folder with the layout of DefaultCerts; "": DefaultCerts
 	// Progress, if not nil, receives a line for each blob.
 	Progress func(string)
 }
@@ -56,24 +56,24 @@ func FromEnvironment(getenv func(string) string) (Options, error) {
 	return o, nil
 }
 
-// minRate is the rate in bytes per second that the default of Timeout allows for. A registry with 2 Gb/s sends it to a thousand nodes.
+// minRate is the rate in bytes per second that the default of Timeout assumes. A registry with 2 Gb/s serves a thousand nodes at this rate.
 const minRate = 256 << 10
 
 // TimeoutError reports a pull that was not complete within its limit.
 type TimeoutError struct {
 	Limit time.Duration
-	Err   error // what it waited for
+	Err   error // of the request that did not end in time
 }
 
 func (e *TimeoutError) Error() string {
 	return fmt.Sprintf("the pull is not complete after %s: %v", e.Limit, e.Err)
 }
 
-// Unwrap returns what the pull waited for.
+// Unwrap returns the error of the request that did not end in time.
 func (e *TimeoutError) Unwrap() error { return e.Err }
 
-// bound calls do with a context that ends when a pull that has begun at start, for layers of so many bytes, is out of time. An error
-// then is a *TimeoutError.
+// bound calls do with a context that ends when the time of a pull is over. The pull began at start; bytes is the size of its layers. If
+// the time is over, the error is a *TimeoutError.
 func (o Options) bound(ctx context.Context, start time.Time, bytes int64, do func(context.Context) error) error {
 	limit := o.Timeout
 	if limit <= 0 {

@@ -176,13 +176,13 @@ func TestFolderIndex(t *testing.T) {
 	}{
 		{"signed set", name(signed.Digest), "", ""},
 		{"unsigned set", name(unsigned), jit.PullUntrusted, errSubject.Error()},
-		{"layer", name(signed.Layers[0].Digest), jit.PullDamaged, "the manifest is no JSON"},
+		{"layer", name(signed.Layers[0].Digest), jit.PullDamaged, "the manifest is not JSON"},
 		{"no such blob", name("sha256:" + someKey), jit.PullMissing, "status 404"},
 		{"path", name("sha256:../../set/index.json"), jit.PullDamaged, "digest \"sha256:../../set/index.json\""},
 		{"SHA-512", name("sha512:" + someKey + someKey), jit.PullMissing, "status 404"},
 		{"no name", "{}", jit.PullDamaged, "has no manifest with the name"},
-		{"no JSON", "<html>", jit.PullDamaged, "is no JSON"},
-		{"endless", strings.Repeat(" ", maxManifest) + name(signed.Digest), jit.PullDamaged, "is no JSON of at most"},
+		{"no JSON", "<html>", jit.PullDamaged, "is not JSON"},
+		{"endless", strings.Repeat(" ", maxManifest) + name(signed.Digest), jit.PullDamaged, "is not JSON of at most"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "set", "index.json"), []byte(c.index), 0o644); err != nil {

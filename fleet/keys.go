@@ -44,7 +44,7 @@ var (
 	errNoKey = errors.New("it has no public key; expected PEM with a block PUBLIC KEY, as cosign generate-key-pair and " +
 		"openssl ec -pubout write it")
 	errWrongKey = errors.New("expected an ECDSA key on the curve P-256")
-	errShared   = errors.New("every user can change it, and so choose the code that runs here; run: chmod o-w")
+	errShared   = errors.New("every user can change it and thereby allow any code to run here; run: chmod o-w")
 	errNoFile   = errors.New("the folder has no file that ends in .pub or .pem")
 )
 
@@ -110,7 +110,7 @@ func loadKeyFile(path string) ([]Key, error) {
 	return keys, nil
 }
 
-// readKeyFile reads a file whose mode has none of the bits of forbidden.
+// readKeyFile reads a file. It fails if the file's mode has a bit of forbidden.
 func readKeyFile(path string, forbidden os.FileMode) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -119,7 +119,7 @@ func readKeyFile(path string, forbidden os.FileMode) ([]byte, error) {
 	defer f.Close()
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("it is no regular file")
+		err = errors.New("it is not a regular file")
 	}
 	if err == nil && info.Mode().Perm()&forbidden != 0 {
 		err = errShared

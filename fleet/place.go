@@ -74,7 +74,7 @@ func (f folder) index(ctx context.Context) ([]ocispec.Descriptor, error) {
 	}
 	var index ocispec.Index
 	if err := json.Unmarshal(data, &index); err != nil {
-		return nil, damaged("%s/%s is no JSON of at most %d bytes: %w", f.ref.folder, ocispec.ImageIndexFile, maxManifest, err)
+		return nil, damaged("%s/%s is not JSON of at most %d bytes: %w", f.ref.folder, ocispec.ImageIndexFile, maxManifest, err)
 	}
 	return index.Manifests, nil
 }

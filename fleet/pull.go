@@ -14,7 +14,7 @@ import (
 	"github.com/aiter-go/aiter/internal/cache"
 )
 
-var errUnverifiable = errors.New("it has no digest and AITER_JIT_KEYS names no keys, so that any kernels of the registry would run; " +
+var errUnverifiable = errors.New("it has no digest and AITER_JIT_KEYS names no keys, so any kernels of the registry would run; " +
 	"pin it (HOST/REPOSITORY@sha256:DIGEST) or set AITER_JIT_KEYS")
 
 // verified is a set whose manifest is pinned or signed.
@@ -63,7 +63,7 @@ func trust(ref Reference, o Options) ([]Key, error) {
 	return LoadKeys(o.Keys)
 }
 
-// take downloads layers of one target to a stage and unpacks them to the folder dir of it. It returns the unpacked cache.
+// take downloads layers of one target to a stage and unpacks them to the stage's folder dir. It returns the unpacked cache.
 func (v *verified) take(ctx context.Context, layers []Layer, stage *cache.Stage, dir string) (*cache.Dir, error) {
 	file := func(i int) string { return stage.File(fmt.Sprintf("%s-%d", dir, i)) }
 	if err := v.repo.layers(ctx, layers, file); err != nil {
@@ -94,8 +94,8 @@ func unpackFile(path string, size int64, root *os.Root) error {
 	return errors.Join(unpack(f, size, root), f.Close(), os.Remove(path))
 }
 
-// check opens unpacked layers as a cache. It compares the artifacts with those that the manifest announced, removes the
-// records of others, and checks all digests.
+// check opens unpacked layers as a cache. It compares the artifacts with those of the manifest, removes the records of
+// others, and checks all digests.
 func check(dir string, layers []Layer) (*cache.Dir, error) {
 	d, err := cache.OpenReadOnly(dir, cache.Options{TrustForeign: true}) // in a stage, below a folder that was checked
 	if err != nil {

@@ -39,7 +39,7 @@ func Push(ctx context.Context, ref Reference, from *cache.Dir, signer *Signer, o
 	o = o.resolve()
 	rep := PushReport{Reference: ref.String()}
 	if ref.Pinned() {
-		return rep, &ReferenceError{ref.String(), errors.New("it has a digest, which only the registry decides; give a tag")}
+		return rep, &ReferenceError{ref.String(), errors.New("it has a digest, which follows from the pushed content; give a tag")}
 	}
 	repo, err := openRepository(ref, o, pushTimeouts())
 	if err != nil {
@@ -71,7 +71,7 @@ func Push(ctx context.Context, ref Reference, from *cache.Dir, signer *Signer, o
 	return rep, err
 }
 
-// storage is what a push needs of a place.
+// storage is a place that accepts pushes.
 type storage interface {
 	content.Storage
 	content.Resolver

@@ -173,7 +173,7 @@ func TestUntrusted(t *testing.T) {
 		{"two keys", signed, both, ""},
 		{"pinned", r.Host + "/aiter/unsigned@" + rep.Digest, "", ""},
 		{"no keys", signed, "", "it has no digest and AITER_JIT_KEYS names no keys"},
-		{"another key", signed, other, "its signatures are refused: no accepted key made it"},
+		{"another key", signed, other, "its signatures are refused: it was made with another key"},
 		{"unsigned", unsigned, public, "it has no signature"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

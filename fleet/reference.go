@@ -13,7 +13,7 @@ import (
 )
 
 // Reference names a set: HOST/REPOSITORY:TAG or HOST/REPOSITORY@sha256:DIGEST, as an image for docker, optionally
-// after oci://. Hosts are reached by TLS, except loopback ones and those of oci+http://; oci+https:// uses TLS for loopback ones too.
+// after oci://. Connections use TLS, except those to loopback hosts and those of oci+http://. With oci+https:// all use TLS.
 // https://HOST/FOLDER, http:// and file:///FOLDER name a set in a folder, optionally with @sha256:DIGEST.
 type Reference struct {
 	ref    registry.Reference // that of a folder has no repository
@@ -29,7 +29,8 @@ type ReferenceError struct {
 }
 
 func (e *ReferenceError) Error() string {
-	return fmt.Sprintf("reference %q: %v; expected oci://HOST/REPOSITORY:TAG, @sha256:DIGEST for :TAG, or https://HOST/FOLDER", e.Value, e.Err)
+	return fmt.Sprintf("reference %q: %v; expected oci://HOST/REPOSITORY:TAG, oci://HOST/REPOSITORY@sha256:DIGEST or https://HOST/FOLDER",
+		e.Value, e.Err)
 }
 
 // Unwrap returns the reason.
@@ -51,10 +52,10 @@ func ParseReference(s string) (Reference, error) {
 	}
 	ref, err := registry.ParseReference(rest)
 	if err == nil && ref.Reference == "" {
-		err = fmt.Errorf("no tag and no digest")
+		err = errors.New("it has no tag and no digest")
 	}
 	if err == nil && strings.Contains(ref.Reference, ":") && !strings.HasPrefix(ref.Reference, "sha256:") {
-		err = fmt.Errorf("its digest is no SHA-256")
+		err = errors.New("its digest is not a SHA-256")
 	}
 	if err != nil {
 		return r, &ReferenceError{s, err}
@@ -76,7 +77,7 @@ func parseFolder(s string) (Reference, error) {
 	case (u.Host == "") != (u.Scheme == "file") || u.Host+u.Path == "":
 		err = errors.New("expected a host, or file:// and an absolute folder")
 	case pinned && digest.NewDigestFromEncoded(digest.SHA256, sum).Validate() != nil, strings.Contains(u.Path, "@"):
-		err = errors.New("its digest is no SHA-256")
+		err = errors.New("its digest is not a SHA-256")
 	}
 	if err != nil {
 		return r, &ReferenceError{s, err}

@@ -66,8 +66,8 @@ func repeatable(req *http.Request) bool {
 	return req.Method == http.MethodGet || req.Method == http.MethodHead
 }
 
-// pauseAfter returns the pause before the next try, and whether one makes sense. Pauses are random, so that many nodes that
-// failed together do not come back together.
+// pauseAfter returns the pause before the next try. again reports whether a repetition may succeed. Pauses are random, so that nodes
+// that failed at the same time do not repeat their requests at the same time.
 func pauseAfter(resp *http.Response, err error, try int) (pause time.Duration, again bool) {
 	pause = rand.N(firstPause << (try - 1))
 	if err != nil {
@@ -82,7 +82,7 @@ func pauseAfter(resp *http.Response, err error, try int) (pause time.Duration, a
 	return 0, false
 }
 
-// retryAfter parses the header: seconds or a date. It returns 0 for others.
+// retryAfter parses the header Retry-After: seconds or a date. It returns 0 for other values.
 func retryAfter(v string) time.Duration {
 	if n, err := strconv.Atoi(v); err == nil && n >= 0 && n < 1<<20 {
 		return time.Duration(n) * time.Second

@@ -85,7 +85,7 @@ func (m *manifest) layersFor(module, target string) []Layer {
 func parseManifest(raw []byte) (*manifest, error) {
 	var m ocispec.Manifest
 	if err := json.Unmarshal(raw, &m); err != nil {
-		return nil, damaged("the manifest is no JSON: %w", err)
+		return nil, damaged("the manifest is not JSON: %w", err)
 	}
 	switch {
 	case m.MediaType != ocispec.MediaTypeImageManifest:
@@ -117,14 +117,14 @@ func parseLayer(d ocispec.Descriptor) (Layer, error) {
 	case d.MediaType != ocispec.MediaTypeImageLayerGzip:
 		return l, fmt.Errorf("it is of type %q, expected %q", d.MediaType, ocispec.MediaTypeImageLayerGzip)
 	case d.Digest.Validate() != nil || d.Digest.Algorithm() != digest.SHA256:
-		return l, fmt.Errorf("its digest %q is no SHA-256", d.Digest)
+		return l, fmt.Errorf("its digest %q is not a SHA-256", d.Digest)
 	case err != nil || size < 0 || size > maxLayer || d.Size < 0 || d.Size > maxLayer:
 		return l, fmt.Errorf("its size is %d bytes packed and %q unpacked, expected 0 to %d",
 			d.Size, d.Annotations[annotationSize], int64(maxLayer))
 	case l.Target == "":
 		return l, errors.New("it has no target")
 	case (l.Module == "") != (l.Artifact == ""):
-		return l, errors.New("it has a module or an artifact, expected both or none")
+		return l, errors.New("it has a module without an artifact or an artifact without a module, expected both or neither")
 	}
 	l.descriptor.Annotations, l.descriptor.Data, l.descriptor.URLs = nil, nil, nil // blobs come from the repository alone
 	return l, nil

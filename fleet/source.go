@@ -156,9 +156,9 @@ func (s *source) accepts(n note, keys []Key) error {
 	return nil
 }
 
-// Pull implements [jit.Source]. A process pulls one module at a time, and its wait begins then: a fleet that shares the registry's link
-// would otherwise load parts of several modules until all of them are late. One process of the machine at a time pulls for a module and a
-// target.
+// Pull implements [jit.Source]. A process pulls one module at a time, and the wait of a pull begins at its turn: if a process pulled
+// several modules at once, the nodes of a fleet would divide the registry's bandwidth among all of them, and none would arrive in time.
+// One process of the machine at a time pulls for a module and a target.
 func (s *source) Pull(ctx context.Context, want jit.Request) (*cache.Dir, error) {
 	select {
 	case s.turn <- struct{}{}:

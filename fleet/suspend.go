@@ -10,8 +10,8 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// After a fault no process sends requests to the registry for a minute. The fault is a record of the cache, under the reference.
-
+// server returns the suspension of the registry: after a fault no process sends requests to it for a minute. The fault is a record of
+// the cache, under the reference.
 func (s *source) server() *servers.Suspension {
 	var l cache.Lines
 	l.Add("pull from", s.ref.String())
@@ -36,7 +36,7 @@ func (x *Suspension) String() string {
 		time.Since(x.Since).Round(time.Second), x.Fault, x.Until.Local().Format(time.TimeOnly))
 }
 
-// suspension returns that of the registry, nil if processes send requests to it.
+// suspension describes the registry's suspension, nil if processes send requests to it.
 func (s *source) suspension() *Suspension {
 	f, suspended := s.server().Active()
 	if !suspended {

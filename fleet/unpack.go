@@ -15,8 +15,8 @@ import (
 )
 
 // unpack writes the files of a layer below a folder. It accepts the names that a prebuilt cache has, each once, as regular
-// files, and the folders above them. packed has the digest of the layer. size is the number of bytes of the tar file. The error is a
-// *DamageError for a layer of another form.
+// files, and the folders above them. The caller has compared the digest of packed with the layer's. size is the number of bytes of the
+// tar file. The error is a *DamageError for a layer of another form.
 func unpack(packed io.Reader, size int64, to *os.Root) error {
 	in := bufio.NewReader(packed)
 	zip, err := gzip.NewReader(in)
@@ -36,7 +36,7 @@ func unpack(packed io.Reader, size int64, to *os.Root) error {
 			return damaged("the layer has more than %d bytes unpacked", size)
 		}
 		if err != nil {
-			return damaged("the layer is no tar file: %w", err)
+			return damaged("the layer is not a tar file: %w", err)
 		}
 		if err := u.entry(h, archive); err != nil {
 			return err

@@ -1,4 +1,4 @@
-// Package tuning keeps the launch parameters that a search chose for classes of shapes, beside the library that they are for.
+// Package tuning stores the launch parameters that a search chose, in records under the digest of the library that they are for.
 package tuning
 
 import (
@@ -21,9 +21,9 @@ type Entry struct {
 	Driver string `json:"driver"` // its version
 	Class  string `json:"class"`  // of the arguments, in hex
 	Shapes string `json:"shapes"` // the class in words
-	// Params are the chosen values by launch parameter; none: the operator's plan is the fastest.
+	// Params are the chosen values by launch parameter. Without values the operator's launch plan is the fastest.
 	Params map[string]int64 `json:"params"`
-	// PlanUS and TunedUS are the median times of the plan and of the choice in microseconds, of Rounds calls each.
+	// PlanUS and TunedUS are the median times of Rounds calls with the launch plan and with Params, in microseconds.
 	PlanUS  float64   `json:"plan_us"`
 	TunedUS float64   `json:"tuned_us"`
 	Rounds  int       `json:"rounds"`
@@ -33,7 +33,7 @@ type Entry struct {
 // Words returns the chosen values: "threads=2 tile=64", or "plan".
 func (e Entry) Words() string { return Words(e.Params) }
 
-// Words are values by launch parameter, sorted by name, "plan" for none.
+// Words returns values by launch parameter, sorted by name: "threads=2 tile=64". It returns "plan" without values.
 func Words(params map[string]int64) string {
 	if len(params) == 0 {
 		return "plan"
@@ -50,11 +50,11 @@ func (e Entry) sameCall(other Entry) bool {
 	return e.Op == other.Op && e.Device == other.Device && e.Driver == other.Driver && e.Class == other.Class
 }
 
-// maxEntries is the number of entries of a library that are kept, the newest ones.
+// maxEntries bounds the entries of a library. Store keeps the newest ones.
 const maxEntries = 4096
 
 // Load returns the entries for a library, which its digest names: those of the cache, then those of its read-only caches that it
-// lacks. An unreadable record has none.
+// lacks. An unreadable record counts as empty.
 func Load(store *cache.Dir, library string) []Entry {
 	var all []Entry
 	for _, data := range store.GetAll(cache.Tuning, cache.TuningKey(library)) {
@@ -71,7 +71,7 @@ func decode(data []byte) []Entry {
 	return entries
 }
 
-// merge adds the entries whose calls list has none for.
+// merge adds the entries of more for whose calls list has no entry.
 func merge(list, more []Entry) []Entry {
 	for _, e := range more {
 		if !slices.ContainsFunc(list, e.sameCall) {
