@@ -48,7 +48,7 @@ test-race: ## run all tests of Go code under the race detector; needs the tools 
 	CGO_ENABLED=1 go -C otelaiter test -race ./...
 
 test-aiter: ## build operators of an AIter checkout and call them on the AMD GPUs: make test-aiter CHECKOUT=DIR
-	@test -d "$(CHECKOUT)" || { echo "CHECKOUT is no folder: name a checkout of github.com/ROCm/aiter"; exit 1; }
+	@test -d "$(CHECKOUT)" || { echo "CHECKOUT is not a folder: name a checkout of github.com/ROCm/aiter"; exit 1; }
 	AITER_CHECKOUT="$(abspath $(CHECKOUT))" AITER_REQUIRE_TOOLS=hipcc go test -count=1 ./internal/upstream
 	AITER_CHECKOUT="$(abspath $(CHECKOUT))" AITER_REQUIRE_TOOLS=hipcc go test -count=1 -v -run '^TestUpstream$$' ./op_tests
 

@@ -25,7 +25,7 @@ const (
 	maxBatch  = 3 << 20   // bytes of blobs in one message; gRPC servers accept 4 MiB
 	chunk     = 1 << 20   // bytes of a message of a stream
 	maxOutput = 2 << 30   // bytes of one output
-	minRate   = 256 << 10 // bytes per second that a transfer has besides the wait
+	minRate   = 256 << 10 // bytes per second; see timeFor
 )
 
 // digest names a blob.
@@ -65,7 +65,7 @@ func (x *executor) upload(ctx context.Context, blobs map[digest][]byte) error {
 		data, known := blobs[d]
 		switch {
 		case !known:
-			return x.faultOf("FindMissingBlobs", fmt.Errorf("it lacks %s, which the query did not contain", d.hash))
+			return x.faultOf("FindMissingBlobs", fmt.Errorf("the answer names the blob %s, which the query did not contain", d.hash))
 		case d.size > limit:
 			if err := x.write(ctx, d, data); err != nil {
 				return err
@@ -101,7 +101,7 @@ func (x *executor) update(ctx context.Context, batch *repb.BatchUpdateBlobsReque
 	return nil
 }
 
-// timeFor bounds the transfer of a blob.
+// timeFor returns the time limit for the transfer of size bytes: the wait, and the time that the bytes take at minRate.
 func (x *executor) timeFor(size int64) time.Duration {
 	return min(x.wait, callWait) + time.Duration(size)*time.Second/minRate
 }
@@ -122,7 +122,7 @@ func (x *executor) write(ctx context.Context, d digest, data []byte) error {
 			m.ResourceName = name
 		}
 		if err := stream.Send(m); err != nil {
-			break // the server ended the stream: it has the blob, or its answer says why
+			break // the server ended the stream: it has the blob, or its answer has the reason
 		}
 	}
 	resp, err := stream.CloseAndRecv()
@@ -142,7 +142,7 @@ func uuid() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// damaged makes the error of an output that is not what the farm declares.
+// damaged makes the error of an output that differs from what the farm declares.
 func damaged(format string, args ...any) error {
 	return &jit.ExecutorError{Cause: jit.ExecutorDamaged, Err: fmt.Errorf(format, args...)}
 }

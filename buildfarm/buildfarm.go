@@ -2,9 +2,9 @@
 // Buildbarn, BuildGrid, NativeLink, BuildBox and others serve it. Only this package imports gRPC. A farm has workers, which run the
 // commands, and a cache of results; an execution is one action that a client sends to the farm.
 //
-// An entry in a farm's cache of results is code on each machine that loads it. This package checks that blobs have their declared
-// digests, and package jit checks which files and which toolchain a worker used; neither protects against a farm that is malicious. Use
-// TLS, and let only machines write to the farm that may publish code.
+// A machine that loads a result of the farm runs its code. This package checks that blobs have their declared digests, and package jit
+// checks which files and which toolchain a worker used; neither protects against a malicious farm. Use TLS, and give write access to
+// the farm only to machines that may publish code.
 package buildfarm
 
 import (
@@ -51,7 +51,7 @@ type executor struct {
 	caps     *capabilities
 }
 
-// property is one of the platform's.
+// property is a property of the platform that workers must have.
 type property struct{ name, value string }
 
 var (

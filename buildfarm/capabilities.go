@@ -15,10 +15,11 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// capabilities are those of a farm that can be used.
+// capabilities are the properties of a usable farm that this package needs.
 type capabilities struct{ maxBatch int64 }
 
-// checkCapabilities queries the farm's capabilities once. It fails if the farm cannot execute, or uses other digests than SHA-256.
+// checkCapabilities queries the farm's capabilities once. It fails if the farm executes no commands, does not support SHA-256, or
+// serves only later versions of the API than 2.
 func (x *executor) checkCapabilities(ctx context.Context) error {
 	x.mu.Lock()
 	known := x.caps != nil
@@ -50,7 +51,7 @@ func (x *executor) checkCapabilities(ctx context.Context) error {
 	return nil
 }
 
-var errNoExecution = errors.New("it executes no commands; a server that only caches is no build farm")
+var errNoExecution = errors.New("it has a cache but executes no commands; set AITER_JIT_EXECUTOR to the address of a build farm")
 
 // batchLimit returns the most bytes that the farm accepts in a message, 0 for no limit.
 func (x *executor) batchLimit() int64 {
@@ -61,7 +62,7 @@ func (x *executor) batchLimit() int64 {
 
 func seconds(d time.Duration) *durationpb.Duration { return durationpb.New(d) }
 
-// removeOutputs removes what was downloaded, so that another result can be downloaded.
+// removeOutputs removes the downloaded outputs, so that those of another result can be downloaded.
 func (x *executor) removeOutputs(c jit.RemoteCommand) {
 	for _, name := range slices.Concat(c.Outputs, c.Optional) {
 		_ = os.Remove(filepath.Join(c.Dir, name))

@@ -153,7 +153,7 @@ func (a *action) addTree(files map[string][]byte) (digest, error) {
 	dir, below := new(repb.Directory), map[string]map[string][]byte{}
 	for name, data := range files {
 		if !filepath.IsLocal(name) || path.Clean(name) != name {
-			return digest{}, &jit.ExecutorError{Cause: jit.ExecutorInputs, Err: fmt.Errorf("%q is no relative path of an input", name)}
+			return digest{}, &jit.ExecutorError{Cause: jit.ExecutorInputs, Err: fmt.Errorf("input %q: expected a relative path", name)}
 		}
 		folder, rest, nested := strings.Cut(name, "/")
 		if !nested {
@@ -200,8 +200,8 @@ func isMissingBlob(err error) bool {
 	return err != nil && status.Code(err) == codes.FailedPrecondition
 }
 
-// run executes an action. It ends without a result if the farm makes no progress for the wait, or if the action runs longer than its
-// time limit and the wait.
+// run executes an action. It fails if the farm makes no progress for the wait, or if the action runs longer than the sum of its time
+// limit and the wait.
 func (x *executor) run(ctx context.Context, a action, c jit.RemoteCommand) (*repb.ExecuteResponse, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -224,7 +224,7 @@ func (x *executor) run(ctx context.Context, a action, c jit.RemoteCommand) (*rep
 		if try == tries || !isTransient(err) && !errors.Is(err, io.EOF) {
 			return nil, x.faultOf("Execute", err)
 		}
-		if name == "" { // nothing runs that could be waited for
+		if name == "" { // there is no execution to wait for
 			stream, err = repb.NewExecutionClient(x.conn).Execute(ctx, &repb.ExecuteRequest{
 				InstanceName: x.instance, ActionDigest: a.digest.proto(), SkipCacheLookup: c.Fresh,
 			})

@@ -10,10 +10,10 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// A process runs all commands itself for a minute after the farm could not be reached or did not answer.
+// After a fault of the farm, such as a refused connection, the process runs all commands on this machine for a minute.
 
-// longFault is the delay from which on a fault suspends the other processes of the cache too. A farm that fails at once, such as one
-// that is being restarted, delays each process little, and the next command may use it again.
+// longFault is the least delay of a command by a fault after which the other processes of the cache do not use the farm either. A farm
+// that fails at once, such as during a restart, delays each process little.
 const longFault = time.Second
 
 func newSuspension(x *executor) *servers.Suspension {
@@ -33,7 +33,8 @@ func (x *executor) suspended() error {
 		x.host, f.Until().Format(time.TimeOnly), f.Err)}
 }
 
-// suspend notes a failure after which other commands do not wait for the farm too. It delayed a command for a time.
+// suspend stops the use of the farm for a while after a fault, so that other commands do not wait for it too. delay is the time for
+// which the fault delayed a command.
 func (x *executor) suspend(err error, delay time.Duration) {
 	var e *jit.ExecutorError
 	if !errors.As(err, &e) {

@@ -14,9 +14,9 @@ import (
 // callWait is the longest time of a call that transfers little and runs nothing.
 const callWait = 20 * time.Second
 
-// watchdog ends an execution that makes no progress. Some servers send a first answer, and then nothing until the end of the
-// command, so that silence may mean a queue or a long compile. Progress is therefore any answer to this process, and a server that
-// is silent must answer another call.
+// watchdog ends an execution that makes no progress. Some servers send a first answer and then nothing until the command ends, so
+// silence may mean a queue or a long compile. Any answer to this process therefore counts as progress, and the watchdog regularly makes
+// another call, which the server must answer.
 type watchdog struct {
 	x       *executor
 	running time.Duration // limit from the start on the worker
@@ -48,7 +48,7 @@ func (w *watchdog) run(ctx context.Context, cancel context.CancelCauseFunc) {
 	}
 }
 
-// start notes that the worker runs the command.
+// start records when the worker began to run the command.
 func (w *watchdog) start() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -81,7 +81,7 @@ func (w *watchdog) probe(ctx context.Context) error {
 	return err
 }
 
-// progressed notes an answer to an execution of this process.
+// progressed records the time of an answer to an execution of this process.
 func (x *executor) progressed() {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -26,7 +26,7 @@ func checkLibrary(path string, machine elf.Machine) string {
 		case file.Type != elf.ET_DYN:
 			return fmt.Errorf("it is of type %s, expected a shared library (%s)", file.Type, elf.ET_DYN)
 		case machine != elf.EM_NONE && file.Machine != machine:
-			return fmt.Errorf("it is for %s, expected %s as its objects are", file.Machine, machine)
+			return fmt.Errorf("it is for %s, expected %s, the machine of its objects", file.Machine, machine)
 		}
 		return checkDynamic(file)
 	}))
@@ -89,7 +89,7 @@ func hasFreeSpace(path string) bool {
 	return err != nil || free > 1<<20
 }
 
-var errNoELF = errors.New("it is no ELF file")
+var errNoELF = errors.New("it is not an ELF file")
 
 // readELF calls use with the 64-bit ELF file at path if the file is complete. It fails with
 // errNoELF for other files.
@@ -109,7 +109,7 @@ func readELF(path string, use func(*elf.File) error) error {
 	}
 	file, err := elf.NewFile(f)
 	if err != nil {
-		return fmt.Errorf("its headers cannot be read, as in a file of which the end is missing (%d bytes): %w", info.Size(), err)
+		return fmt.Errorf("its headers cannot be read, perhaps because the end of the file is missing (%d bytes): %w", info.Size(), err)
 	}
 	if file.Class != elf.ELFCLASS64 {
 		return fmt.Errorf("it is of class %s, expected %s", file.Class, elf.ELFCLASS64)

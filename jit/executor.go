@@ -158,7 +158,7 @@ func (a *action) executed(ctx context.Context, e Event, start time.Time, err err
 			count.Cause = string(failed.Cause)
 		}
 		a.m.remote.warn.Do(func() {
-			a.m.opts.Logger.Warn("the build farm gave no result; such compiles run here", "error", err)
+			a.m.opts.Logger.Warn("the build farm gave no result; this machine compiles instead", "error", err)
 		})
 	}
 	a.m.opts.Cache.Count(count)

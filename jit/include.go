@@ -57,7 +57,7 @@ func outside(mod *opconfig.Module, tc *toolchain.Toolchain) (outsideFolders, err
 	return found, nil
 }
 
-var errNoFolder = errors.New("it is no folder")
+var errNoFolder = errors.New("it is not a folder")
 
 // includeFolders replaces the folders outside of the source tree in a search path. Dependency lists name a file
 // in the tree relative to it, so a folder in the tree is relative here too.

@@ -120,7 +120,7 @@ func TestOutsideFolderErrors(t *testing.T) {
 	for value, want := range map[string]string{
 		"":                            `include folder "${CK_DIR}/include" of module_demo: the variable CK_DIR is not set`,
 		filepath.Join(ck, "nowhere"):  "no such file or directory",
-		filepath.Join(b.root, "more"): "it is no folder",
+		filepath.Join(b.root, "more"): "it is not a folder",
 	} {
 		b.write("more/include", "a file\n")
 		b.extra["CK_DIR"] = value

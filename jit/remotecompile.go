@@ -253,8 +253,8 @@ func (e *workerReadError) Error() string {
 		e.name, got, e.want)
 }
 
-// checkSent fails unless the worker had the files of the tree that decide the result, and no others. Names that no list can
-// name, such as those of macros, cannot be checked.
+// checkSent fails unless the worker had the files of the tree that decide the result, and no others. It fails if macros make names of
+// files, because no list contains those names.
 func checkSent(tree, system *deps.List, files map[string]inputFile) error {
 	if n := len(tree.Folders) + len(system.Folders) + len(tree.Untracked) + len(system.Untracked); n > 0 {
 		return errors.New("a macro makes the name of a file, so that the files that decide the result are unknown")

@@ -36,7 +36,7 @@ type SourceOptions struct {
 // PullCause is the kind of a [PullError]. There are few, so that they can be counted.
 type PullCause string
 
-// The causes of pulls without a result. PullAbsent and PullCanceled are no faults.
+// The causes of pulls without a result. PullAbsent and PullCanceled are not faults.
 const (
 	PullAbsent      PullCause = "absent"      // the set has no artifact of the module for the target
 	PullCanceled    PullCause = "canceled"    // the caller's context ended
@@ -167,7 +167,7 @@ func (m *Manager) pullOnce(ctx context.Context, r Request) (*cache.Dir, error) {
 	var failed *PullError
 	if errors.As(err, &failed) && failed.IsFault() {
 		m.pulls.warn.Do(func() {
-			m.opts.Logger.Warn("a set of kernels cannot be pulled; kernels are compiled here", "error", err)
+			m.opts.Logger.Warn("a set of kernels cannot be pulled; this machine compiles instead", "error", err)
 		})
 	}
 	count := cache.Count{Event: cache.Pull, N: 1, Seconds: e.Seconds}

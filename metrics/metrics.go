@@ -78,8 +78,8 @@ func New() *Collector {
 		compilers: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "aiter", Name: "compilers_running", Help: "Units that are being compiled.",
 		}),
-		waits: histogram("lock_wait", "duration_seconds", "Time spent waiting for another process that builds the same.", short, "module",
-			"arch", "result"),
+		waits: histogram("lock_wait", "duration_seconds", "Time spent waiting for another process that runs the same compile or link.", short,
+			"module", "arch", "result"),
 		reloads: histogram("reload", "duration_seconds",
 			"Time from a changed file until calls run the new code, or until the reload failed.", short, "module", "result"),
 		pulls: histogram("pull", "duration_seconds", "Time to take a set of kernels from a registry.", short, "module", "arch", "result"),

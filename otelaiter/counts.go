@@ -34,7 +34,7 @@ func newCounts(m metric.Meter) (counts, error) {
 		builds:      seconds("aiter.build.duration", "Time to get a module for a target, compiled or from the cache."),
 		compiles:    seconds("aiter.compile.duration", "Time of one compiler run."),
 		links:       seconds("aiter.link.duration", "Time of one link."),
-		waits:       seconds("aiter.lock_wait.duration", "Time spent waiting for another process that builds the same."),
+		waits:       seconds("aiter.lock_wait.duration", "Time spent waiting for another process that runs the same compile or link."),
 		reloads:     seconds("aiter.reload.duration", "Time from a changed file until calls run the new code, or until the reload failed."),
 		lookups:     count("aiter.unit.lookups", "{unit}", "Lookups of translation units in the cache, by result and cause of a miss."),
 		calls:       count("aiter.calls", "{call}", "Calls of operators."),

@@ -40,7 +40,7 @@ const (
 	Host     Kind = "host"     // other work of the host, such as a span of the program itself
 )
 
-// Span is something that took time. Times count from the recorder's begin.
+// Span is a period of work. Times count from the recorder's begin.
 type Span struct {
 	Kind   Kind          `json:"kind"`
 	Name   string        `json:"name"`             // of the operator, the unit, the kernel
@@ -95,8 +95,8 @@ func New(o Options) *Recorder {
 	return &Recorder{begin: time.Now(), limit: max(1, cmp.Or(o.Limit, DefaultLimit)), sources: map[uint64]func(){}}
 }
 
-// Pause ends recording until [Recorder.Resume]: spans that would begin then are left out, and calls have almost no extra cost. What
-// is recorded stays. A service that records on request pauses its recorder at the start.
+// Pause stops recording until [Recorder.Resume]. Spans that begin in between are not recorded, and calls have almost no extra cost.
+// Recorded spans stay. A service that records on request pauses its recorder at the start.
 func (r *Recorder) Pause() {
 	if r != nil {
 		r.pause.Store(true)
@@ -132,8 +132,8 @@ func (r *Recorder) NewID() uint64 {
 	return r.ids.Add(1)
 }
 
-// Add records a span as it is. A span of the host keeps the track that it has: package trace assigns lanes to goroutines when
-// the timeline is read.
+// Add records a complete span. The ID of its track must be the handle of a stream or, for a span of the host, the number of a
+// goroutine: [Recorder.Timeline] gives goroutines lanes.
 func (r *Recorder) Add(s Span) {
 	if r == nil {
 		return
@@ -152,8 +152,8 @@ func (r *Recorder) Add(s Span) {
 	r.dropped++
 }
 
-// NameTrack gives the track of a stream a label for later spans, such as what the stream is for; "" removes it, as before the stream
-// is destroyed. It waits for the work that was queued before.
+// NameTrack gives the track of a stream a label for later spans, such as the purpose of the stream. An empty label removes it; remove
+// it before the stream is destroyed. NameTrack waits for the work that was queued before.
 func (r *Recorder) NameTrack(t Track, label string) {
 	if r == nil {
 		return
@@ -189,7 +189,7 @@ type Active struct {
 	rec *Recorder
 }
 
-// End ends the span, and records it with the error of what it did.
+// End ends the span and records it. An error becomes its Detail.
 func (a *Active) End(err error) {
 	if a.rec == nil {
 		return
@@ -204,8 +204,8 @@ func (a *Active) End(err error) {
 // Recorded reports whether the span will be recorded: false for one that began without [Recorder.Recording].
 func (a *Active) Recorded() bool { return a.rec != nil }
 
-// OnRead registers a function that adds spans which are not complete yet, such as those of kernels whose time a device still
-// has to report. [Recorder.Timeline] calls it. The returned function removes it.
+// OnRead registers a function that adds spans whose times are not known yet, such as those of queued kernels. [Recorder.Timeline]
+// calls it. The returned function removes it.
 func (r *Recorder) OnRead(add func()) (remove func()) {
 	if r == nil {
 		return func() {}

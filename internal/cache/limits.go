@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Limits bound the growth of a cache. 0 is no limit.
+// Limits bound the growth of a cache. 0 means no limit.
 type Limits struct {
 	Size  int64         `json:"size"`  // bytes of all files
 	Count int           `json:"count"` // artifacts

@@ -220,7 +220,7 @@ func (d *Dir) tryLock(req LockRequest) (*Lock, error) {
 	return nil, &AccessError{d.path, "lock", err}
 }
 
-// clearLock moves an entry at the path of a lock file that is no regular file to quarantine. It
+// clearLock moves the entry at the path of a lock file to quarantine if it is not a regular file. It
 // reports whether there was such an entry.
 func (d *Dir) clearLock(path string) bool {
 	info, err := os.Lstat(path)

@@ -23,7 +23,7 @@ func (d *Dir) publish(from, to string) error {
 }
 
 // moveObstacle moves the first obstacle to the rename into quarantine: an entry on the way to
-// the path "to" that is no folder, or an entry at that path of another type than from. It
+// the path "to" that is not a folder, or an entry at that path of another type than from. It
 // reports whether there was one.
 func (d *Dir) moveObstacle(from, to string) bool {
 	rel, err := filepath.Rel(d.base, to)

@@ -32,7 +32,7 @@ func (d *Dir) corrupt(kind Kind, key, path, reason string) *MissError {
 	return &MissError{kind, key, reason}
 }
 
-// quarantineIrregular moves an entry to quarantine that could not be read because it is no
+// quarantineIrregular moves an entry to quarantine if it could not be read because it is not a
 // file, is too large, or can be changed by another user. After other read errors (no
 // permission, no file descriptor left, a bad disk) the entry stays, because its content may be
 // intact.
@@ -46,7 +46,7 @@ func (d *Dir) quarantineIrregular(path string, err error) {
 	}
 }
 
-// quarantineForeign moves an entry to quarantine that another user can change: path, or a
+// quarantineForeign moves to quarantine the entry that another user can change: path, or a
 // folder above it. The fixed folders stay; the next [Open] fails because of them.
 func (d *Dir) quarantineForeign(path string, err *UntrustedError) {
 	at := err.Exposed[0].Path

@@ -45,7 +45,7 @@ func (d *Dir) makePathSearchable() error {
 	return os.Chmod(d.path, info.Mode()|0o555)
 }
 
-// FindForeign returns the name of an entry in the folder at path if the folder is no cache. It
+// FindForeign returns the name of an entry in the folder at path if the folder is not a cache. It
 // returns "" for a cache, an empty folder and a missing one. A cache has this package's
 // CACHEDIR.TAG or folders.
 func FindForeign(path string) (name string, err error) {

@@ -179,7 +179,7 @@ func (d *Dir) Put(kind Kind, key Key, body []byte) error {
 	return d.writeFile(d.recordPath(kind, key), encodeRecord(kind, key, body))
 }
 
-// Forget removes a record. A missing record is no error. Later lookups of this process ignore
+// Forget removes a record. A missing record is not an error. Later lookups of this process ignore
 // the record of that key in read-only caches.
 func (d *Dir) Forget(kind Kind, key Key) error {
 	d.ignoreBelow(kind, key)

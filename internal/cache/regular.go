@@ -21,9 +21,9 @@ type irregularError struct {
 
 func (e *irregularError) Error() string {
 	if e.wantFolder {
-		return fmt.Sprintf("corrupt: %s is no folder (%s)", e.path, typeName(e.mode))
+		return fmt.Sprintf("corrupt: %s is not a folder (%s)", e.path, typeName(e.mode))
 	}
-	return fmt.Sprintf("corrupt: %s is no regular file (%s)", e.path, typeName(e.mode))
+	return fmt.Sprintf("corrupt: %s is not a regular file (%s)", e.path, typeName(e.mode))
 }
 
 func typeName(mode fs.FileMode) string {

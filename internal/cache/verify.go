@@ -24,7 +24,7 @@ type Fault struct {
 type VerifyReport struct {
 	Checked int     `json:"checked"` // entries
 	Faults  []Fault `json:"faults"`  // damage
-	// Missing lists missing files that an artifact or a record names. They are no damage: an
+	// Missing lists missing files that an artifact or a record names. They are not damage: an
 	// interrupted build or [Dir.Clean] can cause them, and a build that needs such a file makes
 	// it again.
 	Missing []Fault `json:"missing"`

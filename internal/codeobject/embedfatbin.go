@@ -135,7 +135,7 @@ func (w *fatbinObject) readHost(host *elf.File) (functions, local map[string]boo
 func computeCapability(name string) (int, error) {
 	sm, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(name, "sm_"), "a"))
 	if err != nil {
-		return 0, &FormatError{"target", fmt.Sprintf("it is %q, expected such as \"sm_90a\"", name)}
+		return 0, &FormatError{"target", fmt.Sprintf("it is %q, expected a name like \"sm_90a\"", name)}
 	}
 	return 10 * sm, nil
 }

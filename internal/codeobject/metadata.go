@@ -95,7 +95,7 @@ func TargetOf(code io.ReaderAt) (string, error) {
 	}
 	_, name, ok := strings.Cut(doc.Target, "--")
 	if !ok || name == "" {
-		return "", &FormatError{"metadata", fmt.Sprintf("amdhsa.target is %q, expected such as \"amdgcn-amd-amdhsa--gfx942\"", doc.Target)}
+		return "", &FormatError{"metadata", fmt.Sprintf("amdhsa.target is %q, expected a name like \"amdgcn-amd-amdhsa--gfx942\"", doc.Target)}
 	}
 	return name, nil
 }

@@ -17,7 +17,7 @@ type List struct {
 	Files     []File
 	Absent    []Absence
 	Folders   []File   // folders with the digest of all names in them
-	Blocked   []string // names of entries that are no files, such as folders; the compiler would read a file there
+	Blocked   []string // names of entries that are not files, such as folders; the compiler would read a file there
 	Untracked []string // files that embed files with unknown names, so that the list is always stale
 }
 

@@ -141,7 +141,7 @@ func (t *EmbeddedTree) Dir(context.Context) (string, error) {
 	return "", &cache.AccessError{Path: t.store.SourcesPath(), Op: "extract the sources to", Err: cmp.Or(err, errChanging)}
 }
 
-var errIrregular = errors.New("it is no regular file")
+var errIrregular = errors.New("it is not a regular file")
 
 var errChanging = errors.New("another process changes or removes it again and again")
 
@@ -258,7 +258,7 @@ func IsTreeName(name string) bool {
 // is none.
 func TreeFault(dir, name string) string {
 	if !cache.IsFolder(dir) {
-		return "it is no folder"
+		return "it is not a folder"
 	}
 	digest, err := treeDigest(os.DirFS(dir))
 	switch {

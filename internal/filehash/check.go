@@ -8,7 +8,7 @@ import (
 )
 
 // Check returns an error that describes damage to the memo in the file path. It returns nil if
-// the file is missing, or if path is no regular file.
+// the file is missing, or if path is not a regular file.
 func Check(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil || !info.Mode().IsRegular() {

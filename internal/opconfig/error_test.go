@@ -254,12 +254,12 @@ func otherMistakes() map[string]mistake {
 		"include leaves": {in("include = [‸'..']"), []string{`include folder ".." leaves the project's root`}},
 
 		"bad target": {in("targets = ['hip', ‸'hipp']"),
-			[]string{`bad target "hipp": want gfx942, gfx90a:xnack-, sm_90, sm_90a or cpu; did you mean "hip"?`}},
+			[]string{`bad target "hipp": expected gfx942, gfx90a:xnack-, sm_90, sm_90a or cpu; did you mean "hip"?`}},
 		"unknown target":     {in("targets = [‸'gfx943']"), []string{`unknown target "gfx943"; the nearest known one is gfx942`}},
 		"pattern of nothing": {in("targets = [‸'gfz*']"), []string{`pattern "gfz*" matches no known target; write "gfz*!" to keep it anyway`}},
 		"pattern syntax":     {in("targets = [‸'gfx[9']"), []string{`bad pattern "gfx[9": brackets must be closed`}},
 		"vendor":             {source("when.vendor = ['cpu', ‸'cude']"), []string{`unknown vendor "cude"; did you mean "cuda"?`}},
-		"vendor as arch":     {source("when.arch = [‸'hip']"), []string{`bad target "hip": want gfx942`}},
+		"vendor as arch":     {source("when.arch = [‸'hip']"), []string{`bad target "hip": expected gfx942`}},
 		"flags for no arch":  {in("flags.arch = { ‸'gfx94' = ['-DX'] }"), []string{`bad target "gfx94"`}},
 
 		"toolchain condition": {source("when = { vendor = ['hip'], toolchain = '>=6,‸~8' }"), []string{`bad toolchain condition "~8"`}},

@@ -36,7 +36,7 @@ type Options struct {
 	// Warmups is the number of untimed calls. Iterations is the number of timed calls,
 	// 1 or more.
 	Warmups, Iterations int
-	// Warm does not flush the caches between calls.
+	// Warm omits the flush of the caches between calls.
 	Warm bool
 }
 

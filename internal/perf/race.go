@@ -179,7 +179,8 @@ func (t *race) round(ctx context.Context, candidates []int) error {
 	return nil
 }
 
-// slower returns the probability that chance alone makes a slower than b in as many rounds as it was, if both are equally fast.
+// slower returns the p-value of the sign test: the probability that a is slower than b in at least as many rounds as it was, if both are
+// equally fast.
 func slower(a, b []time.Duration) float64 {
 	n, wins := 0, 0
 	for i := range min(len(a), len(b)) {

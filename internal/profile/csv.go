@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// ImportError reports a file that is no CSV file of a profiler, or a wrong value in one. Line and Column count from 1; 0 means the
+// ImportError reports a file that is not a CSV file of a profiler, or a wrong value in one. Line and Column count from 1; 0 means the
 // whole file, or the whole line. The column is that of the text, in bytes.
 type ImportError struct {
 	File         string
@@ -95,13 +95,13 @@ func (t *table) next() (bool, error) {
 	return true, nil
 }
 
-// syntax returns the error of a file that is no CSV.
+// syntax returns the error of a file that is not CSV.
 func (t *table) syntax(err error) error {
 	var bad *csv.ParseError
 	if !errors.As(err, &bad) {
 		return fmt.Errorf("read %s: %w", t.file, err)
 	}
-	return &ImportError{t.file, bad.Line + t.skipped, bad.Column, "no CSV: " + bad.Err.Error(), err}
+	return &ImportError{t.file, bad.Line + t.skipped, bad.Column, "not CSV: " + bad.Err.Error(), err}
 }
 
 // wrong returns the error of a field of the row that was read last.

@@ -25,7 +25,7 @@ const (
 	allocationShare = 0.05 // of the time, of at least two allocations
 	idleShare       = 0.2  // of the time between the first and the last work of the device
 	tinyKernel      = 10 * time.Microsecond
-	fewKernels      = 3 // fewer are no loop
+	fewKernels      = 3 // fewer are not a loop
 )
 
 // Findings lists the likely bottlenecks, the largest first within each kind of them.
@@ -67,7 +67,7 @@ func buildFinding(s Shares, _ []Item) (Finding, bool) {
 	b := s.Of(Builds)
 	return Finding{
 		"Code is built or loaded during the calls", share(b),
-		"Build before: Registry.Warm at the start, or prebuilt kernels (aiterctl build --output)",
+		"Build earlier: call Registry.Warm at the start, or use prebuilt kernels (aiterctl build --output)",
 	}, b.Fraction > allocationShare
 }
 

@@ -133,7 +133,7 @@ func TestImportErrors(t *testing.T) {
 		{strings.Replace(good, "5000700000", "-1", 1), `f.csv:2:83: Start_Timestamp is "-1"`},
 		{strings.Replace(good, "5000800000", "5000600000", 1), "f.csv:2:94: End_Timestamp 5000600000 is before Start_Timestamp 5000700000"},
 		{strings.Replace(good, `,22,"fill(`, `,22,"fi"ll(`, 1), "f.csv:4:"},
-		{good + "1,2\n", "f.csv:5:1: no CSV: wrong number of fields"},
+		{good + "1,2\n", "f.csv:5:1: not CSV: wrong number of fields"},
 		{stats + "k,0,1,1,1\n", `f.csv:2:7: "k" has 0 calls`},
 		{stats + "k,1,1,2,1\n", `f.csv:2:7: "k" has 1 calls, MinNs 2 and MaxNs 1`},
 		{"==PROF== x\n\n" + stats + "k,x,1,1,1\n", `f.csv:4:3: Calls is "x"`},

@@ -66,7 +66,7 @@ type Counter struct {
 	Max    float64 `json:"max"`
 }
 
-// contains reports whether spans of a kind contain others, so that they are no activity themselves.
+// contains reports whether spans of a kind contain others and are not work themselves.
 func contains(k trace.Kind) bool { return k == trace.Call || k == trace.Host }
 
 // Items summarizes the spans and the statistics, the largest total first. Calls and the program's own spans are left out.

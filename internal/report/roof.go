@@ -124,7 +124,7 @@ func (p panel) curveLines(value func(roof, Row) float64, x, y scale) []line {
 // place is a point: of values, or of positions in a chart.
 type place struct{ x, y float64 }
 
-// dense adds points between those of a power law, which is no straight line on a linear axis.
+// dense adds points between those of a power law, which is not a straight line on a linear axis.
 func dense(points []place) []place {
 	const steps = 16
 	var list []place

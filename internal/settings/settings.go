@@ -33,8 +33,8 @@ func SupportRequest() jit.Request {
 	return jit.Request{Module: SupportModule, Target: target.Host()}
 }
 
-// Settings of a build manager. A field that is set wins over its environment
-// variable, and the variable wins over the default.
+// Settings of a build manager. A field that is set replaces its environment
+// variable. The variable replaces the default.
 type Settings struct {
 	CacheDir    string        // AITER_JIT_DIR; see [CacheDir]
 	Path        []string      // AITER_JIT_PATH: read-only caches; nil: the variable decides

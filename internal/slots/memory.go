@@ -104,7 +104,7 @@ func field(root fs.FS, file, word string) int64 {
 	}
 	for line := range strings.Lines(string(data)) {
 		if f := strings.Fields(line); len(f) >= 2 && f[0] == word {
-			n, _ := strconv.ParseInt(f[1], 10, 64) // 0 if it is no number
+			n, _ := strconv.ParseInt(f[1], 10, 64) // 0 if it is not a number
 			return n
 		}
 	}

@@ -24,7 +24,7 @@ type Terminal struct {
 	status string
 }
 
-// New returns a terminal for f. It writes to out, which must write to f. A nil f is no terminal.
+// New returns a terminal for f. It writes to out, which must write to f. A nil f counts as a file that is not a terminal.
 func New(f *os.File, out io.Writer) *Terminal {
 	return &Terminal{file: f, out: out, interactive: term.IsTerminal(int(f.Fd()))}
 }
@@ -71,7 +71,7 @@ func (t *Terminal) width() int {
 	return cmp.Or(Width(t.file), 80)
 }
 
-// Width returns the number of characters in a line of the terminal f, 0 if f is nil or no terminal.
+// Width returns the number of characters in a line of the terminal f, 0 if f is nil or not a terminal.
 func Width(f *os.File) int {
 	w, _, err := term.GetSize(int(f.Fd()))
 	if err != nil {

@@ -124,7 +124,7 @@ func (tc *Toolchain) constantTimes() []string {
 func AssemblerDepfile(depfile string) string { return depfile + ".as" }
 
 func (tc *Toolchain) assemblerDependencies(u Unit) []string {
-	if !tc.gcc() || u.Pass.MakesDeviceCode() { // which runs no GNU as
+	if !tc.gcc() || u.Pass.MakesDeviceCode() { // a device pass does not run GNU as
 		return nil
 	}
 	words := []string{"-Xassembler", "--MD", "-Xassembler", AssemblerDepfile(u.Depfile)}

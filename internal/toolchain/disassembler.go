@@ -23,7 +23,7 @@ type Disassembler struct {
 // Disassembler finds llvm-objdump: by LLVM_OBJDUMP, in hipcc's folder, in the ROCm installation, on PATH. The error is a
 // *NotFoundError with the places that were searched, or the context's.
 func (f *Finder) Disassembler(ctx context.Context) (*Disassembler, error) {
-	missing := &NotFoundError{Vendor: target.HIP, Tool: "disassembler", Hint: "install LLVM's llvm-objdump, or name it by LLVM_OBJDUMP"}
+	missing := &NotFoundError{Vendor: target.HIP, Tool: "disassembler", Hint: "install LLVM's llvm-objdump, or set LLVM_OBJDUMP to its path"}
 	return f.disassembler(ctx, f.objdumps(), missing, "amdgcn", "-d")
 }
 
@@ -31,7 +31,7 @@ func (f *Finder) Disassembler(ctx context.Context) (*Disassembler, error) {
 // Disassembler.
 func (f *Finder) CUDADisassembler(ctx context.Context) (*Disassembler, error) {
 	missing := &NotFoundError{Vendor: target.CUDA, Tool: "disassembler",
-		Hint: "install cuobjdump and nvdisasm of the CUDA toolkit, or name cuobjdump by CUOBJDUMP"}
+		Hint: "install cuobjdump and nvdisasm of the CUDA toolkit, or set CUOBJDUMP to the path of cuobjdump"}
 	return f.disassembler(ctx, f.cuobjdumps(), missing, "cuobjdump", "-sass")
 }
 

@@ -66,7 +66,7 @@ type TemporaryFolderError struct {
 }
 
 func (e *TemporaryFolderError) Error() string {
-	return fmt.Sprintf("%s needs a folder for temporary files: %v; name a writable folder by TMPDIR, or use prebuilt kernels alone: "+
+	return fmt.Sprintf("%s needs a folder for temporary files: %v; set TMPDIR to a writable folder, or use prebuilt kernels alone: "+
 		"set AITER_NO_COMPILE=1 and list their folders in AITER_JIT_PATH", e.Compiler, e.Err)
 }
 
@@ -81,8 +81,8 @@ type RootError struct {
 }
 
 func (e *RootError) Error() string {
-	return fmt.Sprintf("%s uses %s, which is not below any of %s; name the root folder of the compiler "+
-		"by AITER_TOOLCHAIN_ROOT or by a line \"# aiter-root: FOLDER\" in the wrapper script",
+	return fmt.Sprintf("%s uses %s, which is not below any of %s; set AITER_TOOLCHAIN_ROOT to the root folder of the compiler, "+
+		"or name that folder in the wrapper script in a line \"# aiter-root: FOLDER\"",
 		e.Compiler, e.Missing, strings.Join(e.Tried, ", "))
 }
 

@@ -48,13 +48,13 @@ func rulesFor(v target.Vendor) (vendorRules, bool) {
 	switch v {
 	case target.HIP:
 		return vendorRules{"HIPCC", []string{"ROCM_PATH", "ROCM_HOME"}, []string{"hipcc"}, "/opt/rocm",
-			"install ROCm's hipcc, or name it by HIPCC"}, true
+			"install ROCm's hipcc, or set HIPCC to its path"}, true
 	case target.CUDA:
 		return vendorRules{"NVCC", []string{"CUDA_HOME", "CUDA_PATH"}, []string{"nvcc"}, "/usr/local/cuda",
-			"install the CUDA toolkit, or name nvcc by NVCC"}, true
+			"install the CUDA toolkit, or set NVCC to the path of nvcc"}, true
 	case target.CPU:
 		return vendorRules{"CXX", nil, []string{"c++", "g++", "clang++"}, "",
-			"install g++ or clang++, or name a C++ compiler by CXX"}, true
+			"install g++ or clang++, or set CXX to the path of a C++ compiler"}, true
 	}
 	return vendorRules{}, false
 }
@@ -76,7 +76,7 @@ func (f *Finder) env(name string) string {
 func (f *Finder) locate(v target.Vendor) (place, error) {
 	rules, ok := rulesFor(v)
 	if !ok {
-		return place{}, fmt.Errorf("find a compiler: %q is no vendor; the target was not made by target.Parse", v)
+		return place{}, fmt.Errorf("find a compiler: vendor %q, expected hip, cuda or cpu; make targets with target.Parse", v)
 	}
 	missing := &NotFoundError{Vendor: v, Hint: rules.hint}
 	for _, p := range f.places(rules) {
@@ -122,7 +122,7 @@ func (f *Finder) named(variable, want string) place {
 		p = f.onPath(from, want)
 	}
 	if p.why != "" && strings.ContainsAny(want, " \t") {
-		p.why += " (name one program; flags belong into the configuration)"
+		p.why += " (name one program; put flags into the configuration)"
 	}
 	p.last = true
 	return p

@@ -242,7 +242,7 @@ func TestNotFound(t *testing.T) {
 			"/usr/local/cuda: no /usr/local/cuda/bin/nvcc"}},
 		{"cpu", []string{"PATH", empty}, []string{"PATH: no c++", "PATH: no g++", "PATH: no clang++"}},
 		{"cpu", []string{"CXX", "no-such++ -O2"},
-			[]string{"CXX=no-such++ -O2: no no-such++ -O2 (name one program; flags belong into the configuration)"}},
+			[]string{"CXX=no-such++ -O2: no no-such++ -O2 (name one program; put flags into the configuration)"}},
 	} {
 		_, err := (&Finder{Env: environment(c.env...)}).Find(context.Background(), parse(t, c.target))
 		var missing *NotFoundError

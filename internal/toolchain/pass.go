@@ -46,10 +46,11 @@ const minPassVersion = 19
 // twoPasses is the flag of CUDA sources whose host code a C++ compiler takes: csrc/include/aiter/cuda_host.h.
 const twoPasses = "-DAITER_TWO_PASSES"
 
-// shardsFlag with a number is the flag of CUDA sources whose device code so many runs of nvcc compile: csrc/include/aiter/gpu/codegen.h.
+// shardsFlag, followed by a number of shards, is the flag of CUDA sources whose device code is compiled in that many runs of nvcc:
+// csrc/include/aiter/gpu/codegen.h.
 const shardsFlag = "-DAITER_SHARDS="
 
-// maxShards is the number of shards of a unit, at most.
+// maxShards bounds the number of shards of a unit.
 const maxShards = 64
 
 // shards returns the number of device passes that flags ask for.

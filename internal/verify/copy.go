@@ -10,8 +10,8 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// alignment is a number of bytes. An address has the same remainder in the copy, because
-// kernels select their code by alignment.
+// alignment is in bytes. The addresses of a tensor and of its copy have the same remainder
+// modulo alignment, because kernels select their code by alignment.
 const alignment = 64
 
 // Copy copies tensors of one device to the host, each with its shape and strides, and

@@ -68,7 +68,7 @@ func (k Kind) String() string {
 	return names[k]
 }
 
-// Elem returns the kind of a list's elements, Invalid if k is no list.
+// Elem returns the kind of a list's elements, Invalid if k is not a list.
 func (k Kind) Elem() Kind {
 	switch k {
 	case TensorList:

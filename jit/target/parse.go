@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-const wantForm = "want gfx942, gfx90a:xnack-, sm_90, sm_90a or cpu"
+const expectedForm = "expected gfx942, gfx90a:xnack-, sm_90, sm_90a or cpu"
 
 // Parse reads one target: "cpu", an NVIDIA architecture ("sm_90", "sm_90a") or an
 // AMD one with optional features ("gfx942", "gfx90a:sramecc+:xnack-").
@@ -50,7 +50,7 @@ func ParseList(s string) ([]Target, error) {
 		}
 	}
 	if len(list) == 0 {
-		return nil, &SyntaxError{Input: s, Reason: "no target in the list; " + wantForm}
+		return nil, &SyntaxError{Input: s, Reason: "no target in the list; " + expectedForm}
 	}
 	return list, nil
 }
@@ -61,17 +61,17 @@ func classify(arch string) (Vendor, string) {
 	case arch == "cpu":
 		return CPU, ""
 	case arch == "native":
-		return "", "native stands for what this machine has and cannot be used here; " + wantForm
+		return "", "native stands for what this machine has and cannot be used here; " + expectedForm
 	case strings.HasPrefix(arch, "gfx"):
 		return checkForm(HIP, wellFormedGFX(arch), "gfx is followed by major, minor and stepping, as in gfx942 or gfx1100")
 	case strings.HasPrefix(arch, "sm_"):
 		return checkForm(CUDA, wellFormedSM(arch), "sm_ is followed by the compute capability without its dot, as in sm_90 or sm_90a")
 	case arch == "":
-		return "", "empty; " + wantForm
+		return "", "empty; " + expectedForm
 	case arch != strings.ToLower(arch):
-		return "", "targets are written in lower case; " + wantForm
+		return "", "targets are written in lower case; " + expectedForm
 	}
-	return "", wantForm
+	return "", expectedForm
 }
 
 func checkForm(v Vendor, ok bool, reason string) (Vendor, string) {

@@ -23,7 +23,7 @@ func Vendors() []Vendor { return []Vendor{HIP, CUDA, CPU} }
 
 // Target is a GPU architecture or the host processor. Targets are comparable and work
 // as map keys: the order in which features are written does not matter. The zero value
-// is no target; see IsZero.
+// is not a target; see IsZero.
 type Target struct {
 	vendor   Vendor
 	arch     string
