@@ -136,9 +136,8 @@ func TestServerKilled(t *testing.T) {
 	if err != nil || e.compiles == 0 || took > compileTime {
 		t.Errorf("%v, %d compiles, %s", err, e.compiles, took)
 	}
-	var pull *jit.PullError
-	if !errors.As(e.pulls[0], &pull) || pull.Cause != jit.PullServer {
-		t.Errorf("%v, want %s", e.pulls[0], jit.PullServer)
+	if got := e.cause(); got != jit.PullServer {
+		t.Errorf("cause %q, pulls %v, want %s", got, e.pulls, jit.PullServer)
 	}
 }
 

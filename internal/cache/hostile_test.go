@@ -251,7 +251,7 @@ func TestSymlinksAreNotFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = d.Blob(blob)
-	wantMiss(t, err, "no regular file")
+	wantMiss(t, err, "not a regular file")
 }
 
 func TestUseSetsTime(t *testing.T) {

@@ -35,7 +35,7 @@ func TestKnownArtifact(t *testing.T) {
 		{"other digest, damaged", another, damaged, "corrupt"},
 		{"no digest, read", unknown, intact, ""},
 		{"no digest, damaged", unknown, damaged, "corrupt"},
-		{"matching digest, but a link", matching, linked, "no regular file"},
+		{"matching digest, but a link", matching, linked, "not a regular file"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
