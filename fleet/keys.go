@@ -95,7 +95,7 @@ func loadKeyFile(path string) ([]Key, error) {
 		}
 		parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
 		if err != nil {
-			return nil, &KeyError{path, err}
+			return nil, &KeyError{path, unreadable(block, err)}
 		}
 		key, err := newKey(parsed)
 		if err != nil {
@@ -108,6 +108,11 @@ func loadKeyFile(path string) ([]Key, error) {
 		return nil, &KeyError{path, errNoKey}
 	}
 	return keys, nil
+}
+
+// unreadable returns the error of a block whose content cannot be parsed.
+func unreadable(block *pem.Block, err error) error {
+	return fmt.Errorf("its block %s cannot be read: %w", block.Type, err)
 }
 
 // readKeyFile reads a file. It fails if the file's mode has a bit of forbidden.
@@ -187,11 +192,15 @@ func parsePrivate(data []byte) (*ecdsa.PrivateKey, error) {
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
 		switch block.Type {
 		case "EC PRIVATE KEY":
-			return x509.ParseECPrivateKey(block.Bytes)
+			key, err := x509.ParseECPrivateKey(block.Bytes)
+			if err != nil {
+				return nil, unreadable(block, err)
+			}
+			return key, nil
 		case "PRIVATE KEY":
 			key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 			if err != nil {
-				return nil, err
+				return nil, unreadable(block, err)
 			}
 			if private, ok := key.(*ecdsa.PrivateKey); ok {
 				return private, nil

@@ -1,6 +1,13 @@
 package fleet
 
 import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"os"
 	"path/filepath"
@@ -62,6 +69,89 @@ func TestKeyFiles(t *testing.T) {
 		keys, err := LoadKeys(c.path)
 		if len(keys) != c.keys || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %d keys, %v", c.name, len(keys), err)
+		}
+	}
+}
+
+// writeFile writes a file and returns its path.
+func writeFile(t *testing.T, data []byte, mode os.FileMode) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "key.pub")
+	if err := errors.Join(os.WriteFile(path, data, 0o600), os.Chmod(path, mode)); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func pemBlock(kind string, data []byte, err error) []byte {
+	if err != nil {
+		panic(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: data})
+}
+
+// TestKeyTexts reads files and folders of public keys that cannot be used.
+func TestKeyTexts(t *testing.T) {
+	_, public := newKeys(t)
+	good, err := os.ReadFile(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared := filepath.Dir(writeFile(t, good, 0o644))
+	if err := os.Chmod(shared, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	if err := os.Mkdir(filepath.Join(folder, "ci.pub"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ name, path, want string }{
+		{"shared folder", shared,
+			"key file " + shared + ": every user can change it and thereby allow any code to run here; run: chmod o-w"},
+		{"folder in the place of a file", folder, "it is not a regular file"},
+		{"large", writeFile(t, bytes.Repeat([]byte("x"), maxKeyFile+1), 0o600), "it has more than 1048576 bytes"},
+		{"damaged", writeFile(t, pemBlock("PUBLIC KEY", []byte("x"), nil), 0o600), "its block PUBLIC KEY cannot be read: asn1: "},
+		{"damaged in a folder", filepath.Dir(writeFile(t, []byte("x"), 0o600)),
+			"key.pub: it has no public key; expected PEM"},
+	} {
+		keys, err := LoadKeys(c.path)
+		var failed *KeyError
+		if len(keys) != 0 || !errors.As(err, &failed) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, %v; want a *KeyError with %q", c.name, keys, err, c.want)
+		}
+	}
+}
+
+// TestSignerTexts reads private keys, most of which cannot be used.
+func TestSignerTexts(t *testing.T) {
+	_, public := newKeys(t)
+	key, errA := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	large, errB := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
+	_, edwards, errC := ed25519.GenerateKey(rand.Reader)
+	if err := errors.Join(errA, errB, errC); err != nil {
+		t.Fatal(err)
+	}
+	sec1 := func(k *ecdsa.PrivateKey) []byte {
+		data, err := x509.MarshalECPrivateKey(k)
+		return pemBlock("EC PRIVATE KEY", data, err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(edwards)
+	for _, c := range []struct{ name, path, want string }{
+		{"SEC 1", writeFile(t, sec1(key), 0o600), ""},
+		{"public key", public, "it has no private key; expected PEM with a block PRIVATE KEY or EC PRIVATE KEY"},
+		{"P-384", writeFile(t, sec1(large), 0o600), "expected an ECDSA key on the curve P-256"},
+		{"Ed25519", writeFile(t, pemBlock("PRIVATE KEY", pkcs8, err), 0o600), "expected an ECDSA key on the curve P-256"},
+		{"damaged", writeFile(t, pemBlock("PRIVATE KEY", []byte("x"), nil), 0o600), "its block PRIVATE KEY cannot be read: asn1: "},
+		{"password", writeFile(t, pemBlock("ENCRYPTED PRIVATE KEY", []byte("x"), nil), 0o600),
+			"sign the pushed set with cosign sign --key, or give a key"},
+		{"writable by all", writeFile(t, sec1(key), 0o606), "run: chmod o-w"},
+		{"missing", filepath.Join(t.TempDir(), "none"), "no such file"},
+	} {
+		signer, err := LoadSigner(c.path)
+		var failed *KeyError
+		refused := errors.As(err, &failed) && strings.Contains(err.Error(), c.want)
+		if c.want == "" && (err != nil || signer.ID == "") || c.want != "" && !refused {
+			t.Errorf("%s: %v, want a *KeyError with %q", c.name, err, c.want)
 		}
 	}
 }
