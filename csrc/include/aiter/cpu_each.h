@@ -1,13 +1,13 @@
 // Compiles the file that AITER_CPU_FILE names once for each instruction set, into
 // namespace aiter::LEVEL, behind the vectors of cpu_vector.h. Neither that file nor
-// what it includes may have an include guard.
+// a file that it includes may have an include guard.
 //
 //   #define AITER_CPU_FILE <../kernels/causal_conv1d/cpu/fwd_levels.h>  // defines kernels(...) in namespace aiter::AITER_LEVEL
 //   #include <aiter/cpu_each.h>
 //   AITER_CPU_CALL(conv1d::kernels(dtype))   // avx512::conv1d::kernels(dtype), or another level's
 //
 // A pragma gives every function of the region its target, templates and lambdas
-// included; the levels meet in this one object, which thus runs on any processor.
+// included. One object has the code of all levels, so it runs on any processor.
 
 #include "cpu_parallel.h"
 #include "dtype.h"

@@ -98,7 +98,7 @@ class Quota {
     return numbers("%s%s/cpu.cfs_period_us", root, path, &period, &none) == 1 ? processors(max, period) : 0;
   }
 
-  // numbers reads up to two numbers; "max" is none.
+  // numbers reads up to two numbers and returns how many it has read; "max" is not a number.
   AITER_PRINTF(1, 0) static int numbers(const char* format, const char* root, const char* path, long long* a, long long* b) {
     char name[600];
     if (snprintf(name, sizeof name, format, root, path) >= int(sizeof name)) return 0;

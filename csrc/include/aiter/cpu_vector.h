@@ -252,8 +252,8 @@ template <int kCount> AITER_HOT void exp_exact(const F* p, F* e) {
   }
 }
 
-// exp_brief is e^-p * 2^kShift within 3e-6 of itself with kTerms = 5, for what is rounded to float16, and within 8e-5 with 4, for
-// what is rounded to bfloat16. e^-p = 2^t = 2^n 2^r, 2^r a polynomial. vreduceps and vscalefps take every t.
+// exp_brief is e^-p * 2^kShift, with a relative error of 3e-6 for kTerms = 5 (for results that are rounded to float16) and of 8e-5 for
+// kTerms = 4 (bfloat16). e^-p = 2^t = 2^n 2^r, 2^r a polynomial. vreduceps and vscalefps take every t.
 template <int kTerms, int kCount> AITER_HOT void exp_brief(const F* p, F* e) {
   static_assert(kTerms == 4 || kTerms == 5, "a polynomial that is listed");
   F t[kCount], r[kCount];
@@ -282,7 +282,7 @@ template <int kTerms, int kCount> AITER_HOT void exp_brief(const F* p, F* e) {
   }
 }
 
-// one_plus_exp is 1 + e^-p, and infinity where e^-p is no float (p below -88.7), for what is rounded to dtype.
+// one_plus_exp is 1 + e^-p, and infinity where e^-p exceeds float (p below -88.7), for results that are rounded to dtype.
 template <int kCount> AITER_HOT void one_plus_exp(const F* p, F* e, DType dtype) {
   if (dtype == DType::F32) exp_exact<kCount>(p, e);
   else if (dtype == DType::F16) exp_brief<5, kCount>(p, e);
@@ -295,7 +295,7 @@ template <int kCount> AITER_HOT void one_plus_exp(const F* p, F* e, DType dtype)
 }
 
 #if AITER_ISA == 3
-// estimate is 1/b within 2^-14 of itself, 0 for an infinite b.
+// estimate is 1/b with a relative error of 2^-14, 0 for an infinite b.
 AITER_HOT F estimate(F b) {
   F r;
   asm("vrcp14ps %1, %0" : "=v"(r) : "v"(b));

@@ -7,7 +7,7 @@
 #include <cuda_runtime_api.h>
 #include <device_launch_parameters.h>
 
-// nvcc's front end looks these up when it sees a kernel. Nothing calls them.
+// nvcc's front end requires these declarations for a kernel. Nothing calls them.
 #if !defined(__NV_LEGACY_LAUNCH)
 extern "C" cudaError_t __cudaGetKernel(cudaKernel_t*, const void*);
 static inline cudaError_t __cudaLaunchKernel_helper(cudaKernel_t, dim3, dim3, void**, size_t, cudaStream_t) { return cudaSuccess; }

@@ -124,7 +124,7 @@ template <size_t N> struct SignatureWithResult {
   SignatureArg result;  // its type
 };
 
-// copy_text copies a text of less than kSignatureText bytes. A longer one is no constant expression: it does not compile.
+// copy_text copies a text of less than kSignatureText bytes. A longer one is not a constant expression and does not compile.
 constexpr void copy_text(char* to, const char* from) {
   for (size_t i = 0; from[i]; i++) {
     if (i + 1 == kSignatureText) __builtin_trap();
@@ -260,7 +260,7 @@ template <class T> Status decode_at(const ArgSpec* specs, const TVMFFIAny* args,
   return decode(a, specs[i].name, out);
 }
 
-// good reports whether s is no error, and otherwise copies it to *kept. A Status is long: most are not copied.
+// good reports whether s is free of errors, and otherwise copies it to *kept. A Status is long: most are not copied.
 inline bool good(const Status& s, Status* kept) {
   if (s.failed()) *kept = s;
   return !s.failed();

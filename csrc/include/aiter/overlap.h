@@ -3,7 +3,7 @@
 //
 // Element addresses are sums stride*index. Two of them are equal when a sum of stride*step over all dimensions, each step
 // bounded, falls into a window of a few bytes: a small integer problem, searched from the largest stride down. Real layouts
-// leave one or two candidates a level. A search that takes too long answers "yes", so the answer "no" is always right.
+// leave one or two candidates a level. A search that takes too long returns true, so the result false is always right.
 #pragma once
 
 #include "tensor.h"
@@ -47,7 +47,7 @@ class Reach {
   bool search(int i, int64_t first, int64_t last, int* budget) const {
     if (i == n_) return first <= 0 && last >= 0;
     if (--*budget < 0) return true;
-    int64_t low = 0, high = 0;  // what the smaller strides reach
+    int64_t low = 0, high = 0;  // range of the sums of the smaller strides
     for (int k = i + 1; k < n_; k++) low += stride_[k] * low_[k], high += stride_[k] * high_[k];
     int64_t from = -floor_div(-(first - high), stride_[i]), to = floor_div(last - low, stride_[i]);
     if (from < low_[i]) from = low_[i];

@@ -83,7 +83,7 @@ class Workspace {
     return id >= 0 && id < kMostDevices ? &pools[id] : nullptr;
   }
 
-  // pool_of returns the device's pool, made once: of two threads that make it, one wins.
+  // pool_of returns the device's pool. If two threads make it at the same time, the pool of one is kept.
   static gpu_error_t pool_of(int id, void** place, gpu_pool_t* out) {
     void* pool = __atomic_load_n(place, __ATOMIC_ACQUIRE);
     if (!pool) {

@@ -147,7 +147,7 @@ template <class T, class W, int kVectors> Status launch_blocks(const Problem& p,
   return launch(stream, rms_norm_vectorized_kernel<T, W, kVectors, false>, {grid_for(p.rows.count), unsigned(threads)}, p);
 }
 
-// try_launch_team launches teams of so many threads, kLanes or whole waves. It takes a row whose vectors they hold in registers.
+// try_launch_team launches teams of `threads` threads, kLanes or whole waves. It takes a row whose vectors they hold in registers.
 template <class T, class W> Attempt try_launch_team(const Problem& p, const OpStream& stream, int64_t vectors, int64_t threads) {
   const int64_t each = (vectors + threads - 1) / threads;
   if (threads == kLanes) {

@@ -24,7 +24,7 @@ constexpr bool kDeviceCode = false;
 constexpr bool kDeviceCode = true;
 #endif
 
-// AITER_KERNEL_CODE tells in a kernel whether this run of the compiler compiles its body: `if constexpr (AITER_KERNEL_CODE)`. hipcc
+// AITER_KERNEL_CODE is true in a kernel whose body this run of the compiler compiles: `if constexpr (AITER_KERNEL_CODE)`. hipcc
 // compiles every unit for the host too, where a kernel is only its name. With -DAITER_SHARDS=n nvcc compiles the device code in n runs,
 // and a kernel has its body in one of them, its shard. The build drops the empty kernels of the others (internal/codeobject). A hash of
 // the name selects the shard, the same for all element types; AITER_SHARD_SEED is a number for which the shards take equally long.

@@ -1,5 +1,5 @@
-// Transposes matrices in global memory: what neighbours along one dimension become neighbours along the other one. It brings tensors whose
-// channels are adjacent to kernels that need adjacent positions, and back.
+// Transposes matrices in global memory: neighbours along one dimension become neighbours along the other. Kernels that need adjacent
+// positions thus compute tensors whose channels are adjacent.
 //
 // Tiling: a block one tile of 64 rows and of columns that are 128 bytes, through shared memory. A thread loads two vectors along a row,
 // writes the words of each column, which are adjacent rows, and stores two vectors along a column.
@@ -43,7 +43,7 @@ template <int kSize> class TransposeTile {
 
   AITER_DEVICE explicit TransposeTile(uint32_t* memory) : memory_(memory), self_(int(threadIdx.x)) {}
 
-  // load reads the tile from row `row` and column `column` on of a matrix of so many rows and columns.
+  // load reads the tile from row `row` and column `column` on of a matrix of `rows` rows and `columns` columns.
   AITER_DEVICE void load(const TransposeMatrix& m, const T* from, int64_t row, int64_t column, int64_t rows, int64_t columns) const {
     const int vector = self_ & 7, rank = self_ >> 3;
     const int64_t left = columns - column - vector * kVec;

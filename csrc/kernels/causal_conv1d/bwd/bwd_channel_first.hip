@@ -106,7 +106,7 @@ struct TeamPlanner {
     return rounds(teams) > 0.75 ? 2 : rounds(teams) > 0.4 ? 3 : kMaxInFlight;
   }
 
-  // best returns the number of teams with the least cost, of at most so many threads. A plan that fills the GPU has no short strips.
+  // best returns the number of teams with the least cost, of at most `threads` threads. A plan that fills the GPU has no short strips.
   int64_t best(int64_t threads) const {
     constexpr int64_t kShortest = 256;  // vectors of a strip
     int64_t least = 1;
@@ -172,7 +172,7 @@ inline bool offsets_fit_31_bits(int64_t i, int64_t first, int64_t j, int64_t sec
   return far(i, first) + far(j, second) + double(k) < 0x7fffffff;
 }
 
-// plan_small_rows divides a problem of whole rows of so many vectors; channels is 0 if the small kernel does not take it. A
+// plan_small_rows divides a problem of whole rows of `row` vectors; channels is 0 if the small kernel does not take it. A
 // block of few warps has more channels, as long as all multiprocessors have a block.
 inline SmallRowsParams plan_small_rows(const Backward& p, int64_t row, const Topology& gpu) {
   SmallRowsParams a{};

@@ -34,7 +34,7 @@ inline int64_t chunk_channels(const Backward& p, int64_t channel_bytes) {
   return min64(max64(n, kRound), p.dim);
 }
 
-// wide_kernel returns the kernel for dense rows, or any, and for so many taps. Kernels of whole filters have no code for taps that are
+// wide_kernel returns the kernel for dense rows, or any, and for `taps` taps. Kernels of whole filters have no code for taps that are
 // sums: that code, though not executed, takes 10% of their time.
 template <class T> WideKernel wide_kernel(bool dense, int taps, [[maybe_unused]] bool split) {
   if (!dense) return make_wide_kernel<T, false, kSomeBlocks, false>();

@@ -20,7 +20,7 @@ inline int bits_for(int64_t n, int most) {
 constexpr int kChannelLastThreads = 128, kMaxLaneBits = 5, kGroup = 4;
 
 // nvidia_blocks returns the blocks of the channel-last kernel on an NVIDIA multiprocessor, for W taps, N channels a thread and
-// elements of so many bytes: as many as registers allow without spilling.
+// elements of `size` bytes: as many as registers allow without spilling.
 constexpr int nvidia_blocks(int W, int N, int size) {
   return N == 1 ? (W > 4 ? 4 : 6) : W * N > 24 ? 2 : W * N > 16 || size == 4 ? 3 : 4;
 }

@@ -34,8 +34,8 @@ struct BwdParams {
   int strip;                           // first: chunks of a strip; last: units
   int in_flight;                       // first: stages of the pipeline in use
   int unit;                            // last: positions of a unit
-  uint32_t long_segments;              // last: segments with strips of `strip` units; the others have
-  int short_strip;                     // strips of so many units
+  uint32_t long_segments;              // last: segments with strips of `strip` units; the others have short strips
+  int short_strip;                     // last: units of a short strip
   uint32_t grid;                       // first: blocks of the launch
   int64_t step_x, step_dout, step_dx;  // last, on NVIDIA: bytes from one position to the next
   bool dx_contiguous;                  // first: positions of dx are adjacent

@@ -11,7 +11,7 @@
 
 namespace aiter::conv1d::bwd {
 
-// A kernel has up to so many blocks at a time: all of filters of up to 17, 33, 65 or 129 taps, or any.
+// These are the most blocks that a kernel has at a time: all of filters of up to 17, 33, 65 or 129 taps, or any.
 constexpr int kFewestBlocks = 2, kFewBlocks = 3, kSomeBlocks = 5, kManyBlocks = 9;
 constexpr int most_taps(int blocks) { return 16 * blocks - 15; }
 constexpr int kScratchTaps = most_taps(kSomeBlocks);           // up to which blocks are flushed only when no tile is in use
@@ -175,7 +175,7 @@ template <class T, int kBlocks, bool kWhole> class ToeplitzWeightGrad {
     }
   }
 #else
-  // needed reports whether block k of a pass of so many is computed. A tile's halo is whole columns of four steps, so that a pass of five
+  // needed reports whether block k of a pass of `blocks` is computed. A tile's halo is whole columns of four steps, so a pass of five
   // blocks may compute more of them than a filter has.
   static AITER_DEVICE bool needed(int k, int blocks) { return kWhole || (kStride == kSteps && k < kStride) || k < blocks; }
 

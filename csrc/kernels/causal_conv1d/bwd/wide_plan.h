@@ -8,8 +8,8 @@ namespace aiter::conv1d::bwd {
 
 constexpr int64_t kFewRounds = 3;  // of resident warps: below them a channel is divided into segments
 
-// divide divides the rows of a channel among segments of items of so many positions, so that a GPU that computes so many channels at a
-// time has enough of them: whole rows if possible.
+// divide divides the rows of a channel among segments of items of `positions` positions: whole rows if possible. resident is the number of
+// segments that the GPU computes at once, channels that of the channels of a launch.
 inline void divide(WideParams* a, int64_t positions, int64_t resident, int64_t channels) {
   const int64_t wanted = max64(1, tuned("rounds", kFewRounds) * resident / channels), items = (a->p.seqlen + positions - 1) / positions;
   int64_t rows = max64(1, a->p.batch / wanted), each = items;

@@ -25,7 +25,7 @@ template <class T> class TransposedRows {
   // channel_bytes returns the bytes of a channel's rows of one tensor.
   int64_t channel_bytes() const { return p_.batch * pitch_ * kSize; }
 
-  // allocate takes memory for chunks of so many channels. in_place: each row of dx may take the place of that of x, since no warp reads x
+  // allocate takes memory for chunks of `channels` channels. in_place: each row of dx may take the place of that of x, as no warp reads x
   // of positions whose dx another one writes.
   Status allocate(int64_t channels, bool in_place, int device, const OpStream& stream) {
     channels_ = channels, in_place_ = in_place && x_;

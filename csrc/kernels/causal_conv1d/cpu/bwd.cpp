@@ -22,7 +22,7 @@ constexpr int64_t kPart = 64 << 10;    // elements
 inline int64_t unit(int64_t width) { return width <= kUnit / 4 ? kUnit : pieces(4 * width, kUnit) * kUnit; }
 
 constexpr int64_t kSlots = 4096;            // sums on the caller's stack
-constexpr int64_t kGroupsEnough = 64;       // from so many groups of channels on there is one segment
+constexpr int64_t kGroupsEnough = 64;       // from this number of groups of channels on there is one segment
 constexpr int64_t kTokenBlock = 128;        // channels of a block of tokens at most, and a few more in the last block
 constexpr int64_t kMostBwdTokenWidth = 20;  // the widest filter for tokens; beyond kTokenWidth a block has kFewChannels
 constexpr int64_t kFewChannels = 64;

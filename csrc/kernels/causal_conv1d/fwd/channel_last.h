@@ -229,7 +229,7 @@ AITER_DEVICE void run_channel_last(const ConvParams& a, const KernelParam<Mask, 
   StripWalk<T, W, C, Mask>(a, source, a.batch0 + b, d).run(first, end);
 }
 
-// channels_aligned reports whether each position's channels are aligned to so many bytes.
+// channels_aligned reports whether each position's channels are aligned to `bytes` bytes.
 inline bool channels_aligned(const Array3& x, int64_t batch, int64_t seqlen, int64_t size, int64_t bytes) {
   return x.dim == 1 && is_aligned(x.data, bytes) && (batch == 1 || x.batch * size % bytes == 0) &&
          (seqlen == 1 || x.last * size % bytes == 0);

@@ -159,7 +159,7 @@ struct MaskWords {
 
   AITER_DEVICE void wait() const { pdl_wait(); }
 
-  // load loads the mask of a row's unit of N positions, of so many units.
+  // load loads the mask of a unit of N positions of row b, which has `units` units.
   template <int W, int N> AITER_DEVICE Mask<W, N> load(uint32_t b, uint32_t unit, uint32_t units) const {
     return reinterpret_cast<const SeqMask<W, N>*>(words)[b * units + unit];
   }

@@ -30,7 +30,7 @@ struct VectorizedParams {
   }
 };
 
-// set_strides sets the strides of x and out in units of so many elements, and reports whether they fit. next is the axis of
+// set_strides sets the strides of x and out in units of `elements` elements, and reports whether they fit. next is the axis of
 // `count` elements that is not adjacent.
 inline bool set_strides(const Forward& p, int64_t Array3::*next, int64_t count, int64_t elements, VectorizedParams* a) {
   const auto fits = [&](int64_t n, int64_t stride, uint32_t* units) {
@@ -42,7 +42,7 @@ inline bool set_strides(const Forward& p, int64_t Array3::*next, int64_t count, 
 }
 
 // fill_vectorized_params fills in the parameters of both layouts, and reports whether the kernels take the problem, with x and
-// out aligned to so many bytes.
+// out aligned to `bytes` bytes.
 template <class T> bool fill_vectorized_params(const Forward& p, int64_t bytes, VectorizedParams* a) {
   a->x = p.x.data, a->out = p.out.data, a->weight = p.weight.data, a->bias = p.bias.data;
   a->silu = p.silu, a->width = int32_t(p.width);

@@ -16,7 +16,7 @@
 
 namespace aiter::conv1d::serve {
 
-// ByteArray is elements that are so many bytes apart.
+// ByteArray is elements whose distance is `stride` bytes.
 struct ByteArray {
   const void* data;
   uint32_t stride;

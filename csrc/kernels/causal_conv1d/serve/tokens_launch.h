@@ -108,7 +108,7 @@ inline unsigned few_threads(const Served& p, bool ordered) {
   return unsigned(tuned_among("block", small ? 64 : kFewThreads, 64, kFewThreads));
 }
 
-// launch_few launches a kernel for p, whose elements have so many bytes, with so many threads a block.
+// launch_few launches a kernel for p, whose elements have `size` bytes, with `threads` threads a block.
 inline Status launch_few(const FewKernel& few, const Served& p, int64_t size, unsigned threads, const OpStream& stream) {
   const int64_t each = threads * few.channels, n = (p.dim + each - 1) / each;
   FewParams a{};

@@ -48,7 +48,7 @@ template <class T, int S, int C, bool kValuesAdjacent> class Window {
     }
   }
 
-  // load_state is no read-only load: the same thread writes what it has read.
+  // load_state does not use read-only loads, because the same thread writes the values that it has read.
   AITER_DEVICE void load_state(const DecodeParams& a, int64_t slot, int64_t d) {
     AITER_UNROLL
     for (int i = 0; i < S; i++) {
@@ -110,7 +110,7 @@ template <class T, int S, int C, bool kValuesAdjacent> class Window {
 // positions_processed returns the number of positions of sequence b before this call, if its state is circular; else 0.
 AITER_DEVICE int32_t positions_processed(const DecodeParams& a, int64_t b) { return a.cache_seqlens.data ? a.cache_seqlens[b] : 0; }
 
-// advance computes the position of sequence b, after so many processed ones, and makes x part of the state.
+// advance computes the position of sequence b behind `processed` earlier ones, and makes x part of the state.
 template <class T, int S, int C, bool kValuesAdjacent, class TW>
 AITER_DEVICE void advance(const DecodeParams& a, int64_t b, int64_t d, int32_t processed, const DecodeFilter<T, TW, S + 1, C>& taps,
                           Window<T, S, C, kValuesAdjacent>* in) {

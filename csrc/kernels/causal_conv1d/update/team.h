@@ -1,4 +1,4 @@
-// causal_conv1d_update on the GPU with any number of taps and any strides, positions and states: what the decoding kernels do not take.
+// causal_conv1d_update on the GPU with any number of taps and any strides, positions and states: calls that the decoding kernels refuse.
 //
 // Tiling: a team of threads has one channel of a sequence, and a thread of it every team-th tap or value. If a channel's values are
 // adjacent in memory, neighbouring threads are of one team, otherwise of neighbouring channels:

@@ -48,7 +48,7 @@ inline bool is_decoding(const Stateful& p) {
 
 inline bool values_adjacent(const Stateful& p) { return (p.state.last == 1 || p.length == 1) && p.state.dim == p.length; }
 
-// vectors_aligned reports whether all elements, of so many bytes, can be moved 16 bytes at a time. Weights are of type `type` or
+// vectors_aligned reports whether all elements, of `size` bytes, can be moved 16 bytes at a time. Weights are of type `type` or
 // float32.
 inline bool vectors_aligned(const Stateful& p, DType type, int64_t size) {
   const auto aligned = [=](const void* data, int64_t stride) { return is_aligned(data, 16) && stride * size % 16 == 0; };
@@ -123,7 +123,7 @@ static Status launch(UpdateKernel kernel, Stateful p, const OpStream& stream) {
   return Status();
 }
 
-// launch_tiles launches a kernel of a plan for so many rows of tiles; a row is `each` sequences.
+// launch_tiles launches a kernel of a plan for the rows of tiles of a batch; a row is `each` sequences.
 template <class Plan>
 Status launch_tiles(const void* kernel, Stateful p, Plan plan, int64_t each, unsigned threads, const OpStream& stream) {
   const int64_t tiles = plan.tiles.divisor, blocks = (p.batch + each - 1) / each * tiles;

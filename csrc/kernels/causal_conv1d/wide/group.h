@@ -20,13 +20,13 @@ constexpr int kGroupThreads = 128;
 constexpr int kGroupPad = 96;  // zeros in front of the taps; 64 behind them
 
 // group_steps returns the number of products; group_halo the columns in front of a span that they read; group_pitch the elements between
-// two copies of a filter of so many taps.
+// two copies of a filter of `taps` taps.
 AITER_SHARED constexpr int group_steps(unsigned taps) { return int((taps + 78) / 16); }
 AITER_SHARED constexpr int group_halo(unsigned taps) { return int((taps + 62) / 16 / 4); }
 AITER_SHARED constexpr int group_pitch(unsigned taps) { return int((taps + kGroupPad + 64 + 63) / 64 * 64 + 32); }
 
 #if AITER_WGMMA
-// GroupEngine multiplies kN columns, of which some may be no one's. In float16 taps are of x's type: it does not scale them.
+// GroupEngine multiplies kN columns, some of which may be unused. In float16 taps are of x's type: it does not scale them.
 template <class T, int kN> class GroupEngine {
  public:
   static constexpr int kColumn = 64, kPitch = 64, kLanes = kGroupThreads;  // of a tile

@@ -35,7 +35,7 @@ struct WarpMemory {
     return m;
   }
 
-  // tile_bytes returns the bytes of a tile with a halo for so many taps; taps_bytes those of the taps.
+  // tile_bytes returns the bytes of a tile with a halo for `taps` taps; taps_bytes those of the taps.
   int tile_bytes(int taps) const {
     const int column = kItem / lanes;
     const int toeplitz = ((taps + 30 + kToeplitzColumn) / kToeplitzColumn * kToeplitzColumn + kItem) / kToeplitzColumn *

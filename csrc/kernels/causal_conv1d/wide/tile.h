@@ -108,7 +108,7 @@ AITER_DEVICE uint32_t read_bias_bits(const Problem& p, int64_t d) {
   return ((GlobalPtr<const Bits16>)(p.bias.data))[at];
 }
 
-// pitch_of returns the bytes between columns of so many bytes, and swizzled whether such columns are lines of 128 bytes.
+// pitch_of returns the distance in bytes of columns that have `bytes` bytes. swizzled reports whether such columns are lines of 128 bytes.
 AITER_SHARED constexpr bool swizzled(int bytes) { return AITER_CUDA && bytes == 128; }
 AITER_SHARED constexpr int pitch_of(int bytes) { return swizzled(bytes) ? bytes : bytes + 16; }
 

@@ -20,10 +20,10 @@
 namespace aiter::conv1d::wide {
 
 constexpr int kToeplitzColumn = 64;
-constexpr int kTapCopies = AITER_CUDA ? 2 : 4;  // what a lane reads is aligned to so many elements
+constexpr int kTapCopies = AITER_CUDA ? 2 : 4;  // also the alignment of a lane's reads, in elements
 constexpr int kTapPad = 64;                     // zeros in front of the taps; half as many behind them
 
-// toeplitz_pitch returns the elements between two copies of a filter of so many taps: half of the banks are between them.
+// toeplitz_pitch returns the elements between two copies of a filter of `taps` taps: half of the banks are between them.
 AITER_SHARED constexpr int toeplitz_pitch(int taps) { return (taps + 3 * kTapPad / 2 + 63) / 64 * 64 + 32; }
 
 // scale_of_taps returns the power of two that brings the largest tap of channel d near 2^14. A warp calls it.
@@ -48,7 +48,7 @@ template <class T> class ToeplitzEngine {
   static constexpr int kSteps = kColumn / kStep, kCopies = kTapCopies;
   static constexpr int kOutRun = AITER_MMA_SYNC ? 2 : M::kRowRun, kRuns = M::kColumns * M::kRowRun / kOutRun;  // runs of adjacent sums
 
-  // halo_of returns the positions in front of an item that a pass of so many taps needs.
+  // halo_of returns the positions in front of an item that a pass of `taps` taps needs.
   static AITER_DEVICE int halo_of(int taps) { return (taps + kStep - 2 + kColumn - 1) / kColumn * kColumn; }
 
   AITER_DEVICE ToeplitzEngine(char* memory, int lane) : taps_(reinterpret_cast<T*>(memory)), lane_(lane) {}

@@ -35,7 +35,7 @@ struct TransposedLayout {
 constexpr int kTransposedPad = 30;  // zeros in front of the taps; half as many, and one, behind them
 
 // transposed_blocks returns how many T_m follow T_0 for a filter, which is rounded up to one of few lengths, so that code for each is
-// without loops: 1, 2, 4 or 8. transposed_taps returns the taps of so many: the first ones are zeros. transposed_halo returns the columns
+// without loops: 1, 2, 4 or 8. transposed_taps returns the taps of these blocks: the first are zeros. transposed_halo returns the columns
 // in front of an item that they read, transposed_pitch the elements between two copies of a filter, whose banks differ by at least eight.
 constexpr int kTransposedMost = 129;  // taps
 AITER_SHARED constexpr int transposed_blocks(int taps) { return taps <= 17 ? 1 : taps <= 33 ? 2 : taps <= 65 ? 4 : 8; }
