@@ -3,7 +3,7 @@
 //
 // Tiling: a block one tile of 64 rows and of columns that are 128 bytes, through shared memory. A thread loads two vectors along a row,
 // writes the words of each column, which are adjacent rows, and stores two vectors along a column.
-// Banks: vector v of column c takes place v ^ c / (elements of a vector) % 8, so that the lanes of a warp meet in no bank.
+// Banks: vector v of column c takes place v ^ c / (elements of a vector) % 8, so that the lanes of a warp have no bank conflicts.
 // Bytes: the matrix once and its copy once, 16 bytes an instruction where lines are aligned.
 #pragma once
 

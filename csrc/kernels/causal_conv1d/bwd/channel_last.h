@@ -247,7 +247,7 @@ template <class T, int W, int N, bool kMasked, bool kUnaligned> struct ChannelLa
         const bool use = mask(k);
         AITER_UNROLL
         for (int i = 0; i < N; i++) {
-          // Of an `if`, nvcc makes branches, and converts dout again in each.
+          // With an `if`, nvcc emits branches and converts dout again in each.
           sums[k][i] = use ? fmaf(k < H ? past_x[k][i] : now[i], g[i], sums[k][i]) : sums[k][i];
           if (use && k == H) sums[W][i] += g[i];
         }

@@ -119,7 +119,7 @@ inline bool channel_vectors_aligned(const Backward& p, int64_t n, int64_t size) 
 // run_channel_last_kernel plans and launches one kernel.
 template <class T, int W, int N, bool kMasked, bool kUnaligned = false>
 Status run_channel_last_kernel(const Backward& p, int device, const OpStream& stream) {
-  // Of float32's kernel for 2 taps more blocks are resident than the plan counts: short strips would not wait for a place.
+  // The float32 kernel for 2 taps has more resident blocks than the plan counts, so short strips would start at once.
   Topology gpu;
   AITER_TRY(device_topology(device, &gpu));
   constexpr bool strips_span_rows = kStripsSpanRows<kUnaligned>, brief = strips_span_rows && !kMasked && (sizeof(T) == 4 ? W > 2 : W <= 4);

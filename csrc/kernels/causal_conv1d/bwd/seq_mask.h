@@ -1,5 +1,5 @@
 // The sequence mask of causal_conv1d_bwd: bits for each vector of positions. All channels have the same mask, so one kernel
-// computes it first; the small channel-last kernel computes what it needs.
+// computes it first. The small channel-last kernel computes its own part.
 //
 // Tiling: a thread a vector of a batch.
 // Halo: the sequence numbers of the positions before and behind a vector are read again, from cache.

@@ -43,7 +43,7 @@ template <class T, int kTaps> class GroupGradEngine {
   static constexpr int kRounds = kTaps > 65 ? 2 : 1;  // in which warps write their sums of dweight
   static constexpr int kSumBytes = 4 / kRounds * kBlocks * kBlockPitch * 4, kScratchBytes = kSumBytes + 16;
 
-  // Fetched is what a thread has read of a channel's taps and bias. Conversions would wait for the loads.
+  // Fetched is a thread's part of a channel's taps and bias, as loaded. Conversions would wait for the loads.
   struct Fetched {
     uint32_t taps[kMost], bias;
   };
@@ -230,7 +230,7 @@ template <class T, int kTaps> class GroupGradEngine {
   static AITER_DEVICE uint32_t pair(uint32_t t) { return load_shared<Words<1>>(t).word[0]; }
 
   // multiply_both adds dx's products, whose first taps are in f, and, with kRows, those of dweight. Stages of both alternate: while one
-  // runs, what the other one needs is read. dweight's last stage may be running at the end.
+  // runs, the operands of the other are read. dweight's last stage may be running at the end.
   template <int kPlanes, bool kRows>
   AITER_DEVICE void multiply_both(Taps& f, uint32_t t, uint32_t x, uint32_t g, uint32_t right, uint32_t plane, wide::NonFinite<T>& found) {
     constexpr int kTransposed = (Shape::kSteps + kStage - 1) / kStage, kParts = kRows ? 4 / kDepth : 0,

@@ -62,7 +62,7 @@ struct Prefill : Served {
       each_state(r, b, [&](int64_t to, int64_t end) {
         if ((to == r.from) != (own != 0)) return;
         AITER_ROLLED
-        for (int64_t j = 0; j < kept; j++)  // ascending: it reads ahead of what it writes
+        for (int64_t j = 0; j < kept; j++)  // ascending: each element is read before its place is written
           state.set(to, d, j, value<T>(r, past, d, end - kept + j));
       });
   }

@@ -136,7 +136,7 @@ struct Served : Problem {
     const T* from = inputs<T>(r, d);
     const int64_t n = accepted.data ? width - 2 + r.len : kept;
     AITER_ROLLED
-    for (int64_t j = 0; j < n; j++) {  // ascending: it reads ahead of what it writes
+    for (int64_t j = 0; j < n; j++) {  // ascending: each element is read before its place is written
       const int64_t u = r.len - n + j;
       state.set(r.to, d, j, u >= 0 ? to_float(from[u * x.last]) : state.get(r.from, d, r.end + u));
     }

@@ -96,7 +96,7 @@ struct Stateful : Problem {
       return;
     }
     AITER_ROLLED
-    for (int64_t j = 0; j < length; j++) {  // ascending: it reads ahead of what it writes
+    for (int64_t j = 0; j < length; j++) {  // ascending: each element is read before its place is written
       const int64_t u = s.len - length + j;
       slot[j * state.last] = u >= 0 ? from[u * x.last] : s.has_initial ? slot[(u + length) * state.last] : round_to<T>(0.0f);
     }

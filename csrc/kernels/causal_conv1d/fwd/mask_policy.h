@@ -21,7 +21,7 @@ struct NoMask {
   };
 };
 
-// load_initial_states loads X[-(W-1)..-1] of a row; 0 for what a narrower filter does not reach.
+// load_initial_states loads X[-(W-1)..-1] of a row; positions that a narrower filter does not reach are 0.
 template <class T, int W>
 AITER_DEVICE void load_initial_states(const Array3& initial, int width, int64_t b, int64_t d, T (&past)[W - 1]) {
   const int missing = W - width;

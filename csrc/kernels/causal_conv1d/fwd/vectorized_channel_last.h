@@ -3,7 +3,7 @@
 // Tiling: a thread computes a strip of S positions of C channels: 16 or 8 bytes of them for up to 4 taps, two channels on NVIDIA
 // for 4 to 8 taps (vectorized_channel_pairs.h). All loads, of the halo too, are in flight before the first sum.
 // Halo: the W-1 positions before a strip are loaded again, from cache.
-// Bytes: x once (the halo again), out once; what a row's last two strips share twice.
+// Bytes: x once (the halo again), out once; the positions that a row's last two strips share twice.
 // Reduction: over the width, in one thread's fp32 registers, the newest value first.
 #pragma once
 

@@ -8,7 +8,7 @@
 // Bytes: x once, out once, 64 adjacent bytes of a position.
 // Reduction, and outputs that are computed again: as in fwd/wide.h.
 //
-// Banks: eight lanes that access 16 bytes each meet in no bank if their addresses differ in bits 4 to 6. In the stage and in the tiles
+// Banks: eight lanes that access 16 bytes each have no conflict if their addresses differ in bits 4 to 6. In the stage and in the tiles
 // these bits are exclusive ors of a vector's place with a permutation: of its position in the stage, and of its channel in the tiles.
 #pragma once
 

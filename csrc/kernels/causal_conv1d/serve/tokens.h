@@ -161,7 +161,7 @@ template <class T, int W, int C, TokenForm kForm> class TokenVectors {
       if (has_tap(k - 1)) store_vec<T, C>(at + k * p.state.last, value_[k]);
   }
 
-  // store_state writes the last n values to the slot, from memory. It reads ahead of what it writes.
+  // store_state writes the last n values to the slot, from memory. It reads each value before it writes the value's place.
   AITER_DEVICE void store_state(const Served& p, const ServedSequence& r, int64_t n) const {
     constexpr int kAtOnce = 2;
     if (r.to < 0) return;

@@ -144,8 +144,8 @@ AITER_DEVICE void advance(const DecodeParams& a, int64_t b, int64_t d, int32_t p
   if (a.cache_seqlens.data) in->rotate(S - 1 - origin);
 }
 
-// Threads of a block: small blocks reach more multiprocessors. So many blocks of a multiprocessor, or waves of an AMD SIMD unit,
-// leave a thread registers to compute its channels side by side; nvcc would save registers instead. One channel needs few.
+// kDecodeThreads is the threads of a block: small blocks reach more multiprocessors. With kDecodeBlocks blocks a multiprocessor, or waves
+// an AMD SIMD unit, a thread has registers to compute its channels side by side. Without it nvcc uses fewer. One channel needs few.
 constexpr int kDecodeThreads = 64;
 template <int S, int C> constexpr int kDecodeBlocks = AITER_HIP ? 4 : C > 1 ? 10 : S < 3 ? 24 : 20;
 

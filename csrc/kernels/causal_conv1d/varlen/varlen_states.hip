@@ -1,7 +1,7 @@
 // causal_conv1d_varlen_states on the GPU, for hipcc and nvcc.
 //
 // Tiling: a thread copies up to 8 values of a channel.
-// Bytes: what is copied of x, and states, once.
+// Bytes: the copied part of x and the states once.
 // Reduction: none.
 
 #include <aiter/dispatch.h>

@@ -34,7 +34,7 @@ template <class T, int kN> class GroupEngine {
 
   AITER_DEVICE explicit GroupEngine(char* memory) : taps_(reinterpret_cast<T*>(memory)) {}
 
-  // Fetched is what a thread has read of a channel's taps and bias. Conversions would wait for the loads.
+  // Fetched is a thread's part of a channel's taps and bias, as loaded. Conversions would wait for the loads.
   struct Fetched {
     uint32_t taps[kMost], bias;
   };

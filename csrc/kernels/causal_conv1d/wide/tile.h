@@ -1,10 +1,10 @@
 // The common part of the kernels of wide filters: items, and tiles of rows in shared memory.
 //
 // A warp computes an *item*: kItem adjacent positions of a row. It copies them, and the positions that they use, to a tile in shared
-// memory, from where each lane reads what it multiplies. A tile consists of columns of E::kColumn adjacent positions, E::kPitch
+// memory, from where each lane reads its factors. A tile consists of columns of E::kColumn adjacent positions, E::kPitch
 // elements apart. E is an engine, which multiplies: ToeplitzEngine on matrix cores, DirectEngine on vector units.
 //
-// Lanes that read the same positions of neighbouring columns must not meet in a bank. Where a column is a line of 128 bytes, which
+// Lanes that read the same positions of neighbouring columns must have no bank conflict. Where a column is a line of 128 bytes, which
 // cp.async writes as a whole, vector v of column c takes place v ^ c % 8 ^ key in it: tiles of several channels, of which lanes read the
 // same position, have different keys. Otherwise columns are 16 bytes further apart.
 #pragma once

@@ -133,7 +133,7 @@ template <class T> class ToeplitzEngine {
   }
 
 #if AITER_MMA_SYNC
-  // NearTaps is what a lane has of T_0 to T_{kBlocks-1}. A filter of few taps stays in registers.
+  // NearTaps is a lane's part of T_0 to T_{kBlocks-1}. A filter of few taps stays in registers.
   template <int kBlocks> struct NearTaps {
     uint32_t word[2 * kBlocks + 1];  // pairs of taps, 8 apart
   };

@@ -14,7 +14,7 @@ constexpr int kTransposedVectors = 4, kTransposedTiles = 2;  // of a block; of 8
 // slots are a unit. When it is transposed, slot 4c + n has positions 8n to 8n+7 of channel c: the same bytes, so that a warp transposes it
 // alone.
 //
-// Banks: eight lanes that access 16 bytes each meet in no bank if their addresses differ in bits 4 to 6, which are exclusive ors of a
+// Banks: eight lanes that access 16 bytes each have no conflict if their addresses differ in bits 4 to 6, which are exclusive ors of a
 // slot's vector with a permutation of its number. Slots whose numbers differ in bits 0 to 2 (lanes that write transposed vectors), 0, 3 and
 // 4 (matrix rows that are read to be transposed) or 6 to 8 (the same vector of 8 columns) differ there, and so do those of four vectors and
 // bit 0 or 2 (positions that arrive, and matrix rows that are transposed back).
