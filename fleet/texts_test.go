@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/jit"
+	"github.com/aiter-go/aiter/jit/target"
 )
 
 // blobPath returns the file of a blob of the folder "set" below dir.
@@ -245,9 +247,17 @@ func TestServerTexts(t *testing.T) {
 // TestPushTexts pushes what cannot be pushed, and to registries that refuse it.
 func TestPushTexts(t *testing.T) {
 	f, r := prebuilt(t), startRegistry(t)
+	private, public := newKeys(t)
 	old := push(t, r.Host+"/aiter/kernels:old", withGPU(t, f, []byte("code")), "")
 	p := newProxy(t, r.Host)
 	isUpload := func(r *http.Request) bool { return strings.Contains(r.URL.Path, "/blobs/uploads/") }
+	isSignature := func(r *http.Request) bool {
+		return r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/manifests/sha256:")
+	}
+	signer, err := LoadSigner(private)
+	if err != nil {
+		t.Fatal(err)
+	}
 	isOld := func(w http.ResponseWriter, r *http.Request, real http.Handler) bool {
 		if r.Method == http.MethodGet && isManifest(r) {
 			r.URL.Path = strings.Replace(r.URL.Path, "/v1", "/old", 1)
@@ -260,6 +270,8 @@ func TestPushTexts(t *testing.T) {
 		fault     handler
 		want      string
 	}{
+		{"refused signature", p.Host + "/aiter/kernels:v1", readOnly(t, f.built), when(isSignature, status(http.StatusInsufficientStorage)),
+			"signature of sha256:"},
 		{"pinned", p.Host + "/aiter/kernels@sha256:" + someKey, readOnly(t, f.built), nil,
 			"it has a digest, which follows from the pushed content; give a tag"},
 		{"empty cache", p.Host + "/aiter/kernels:v1", openCache(t, t.TempDir()), nil, "has no artifacts; aiterctl build --output makes one"},
@@ -270,14 +282,19 @@ func TestPushTexts(t *testing.T) {
 				", expected sha256:"},
 	} {
 		p.set(c.fault)
-		_, err := Push(t.Context(), parse(t, c.ref), c.from, nil, Options{})
+		_, err := Push(t.Context(), parse(t, c.ref), c.from, signer, Options{})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 	}
+	p.set(when(isReferrers, status(http.StatusTeapot)))
+	_, err = Copy(t.Context(), parse(t, p.Host+"/aiter/kernels:old"), openCache(t, t.TempDir()), nil, Options{Keys: public})
+	if want := "the signatures of " + old.Digest + ": "; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("signatures that cannot be read: %v, want %q", err, want)
+	}
 }
 
-// TestTargetTexts requests targets that a set does not have.
+// TestTargetTexts requests targets and a module that a set does not have.
 func TestTargetTexts(t *testing.T) {
 	f, dir := prebuilt(t), t.TempDir()
 	rep := push(t, "file://"+dir+"/set", f.built, "")
@@ -290,6 +307,12 @@ func TestTargetTexts(t *testing.T) {
 	_, err = Copy(t.Context(), ref, openCache(t, t.TempDir()), []string{"gfx942"}, Options{})
 	if want := "has [cpu], and none of [gfx942]"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %q", err, want)
+	}
+	s := newSource(ref, openCache(t, t.TempDir()), slog.New(slog.DiscardHandler), Options{})
+	_, err = s.Pull(t.Context(), jit.Request{Module: "module_other", Target: target.Host()})
+	var pull *jit.PullError
+	if !errors.As(err, &pull) || pull.Cause != jit.PullAbsent || !strings.HasSuffix(err.Error(), "no such artifact: module_other for cpu") {
+		t.Errorf("%v, want the cause %s and the module", err, jit.PullAbsent)
 	}
 }
 
@@ -320,6 +343,16 @@ func TestRefusedTexts(t *testing.T) {
 			if (got.Refused == "") != (c.want == "") || !strings.Contains(got.Refused, c.want) || got.Digest != rep.Digest {
 				t.Errorf("%s with keys %q: %+v, want refused with %q", c.remote, c.keys, got, c.want)
 			}
+		}
+	}
+	for _, p := range below.PulledCaches() {
+		if err := os.WriteFile(filepath.Join(p.Path, "pulled.json"), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, got := range ReadState(below, func(string) string { return "" }).Caches {
+		if !strings.HasPrefix(got.Refused, "its note is damaged: invalid character") {
+			t.Errorf("%+v, want the damage of the note", got)
 		}
 	}
 }
