@@ -211,7 +211,7 @@ template <class T> Status run_whole(const BwdParams& a, [[maybe_unused]] const T
   if constexpr (kHolds4)
     if AITER_TARGET_CONSTEXPR (kHopper)
       if (const SmallRowsParams small = plan_small_rows(a.p, a.p.seqlen * int64_t(sizeof(T)) / 16, gpu); small.channels)
-        return filter_packed<T>(a.p, 1) ? launch_small_rows<T, true>(small, stream) : launch_small_rows<T, false>(small, stream);
+        return packed_4_taps<T>(a.p, 1) ? launch_small_rows<T, true>(small, stream) : launch_small_rows<T, false>(small, stream);
   return dispatch_width(a.p.width, [&](auto taps) { return run_for_width<T, decltype(taps)::value, kWhole>(a, device, stream); });
 }
 

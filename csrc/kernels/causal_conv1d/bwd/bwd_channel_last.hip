@@ -70,7 +70,7 @@ template <class T> SmallPlan choose_small_plan(const Backward& p, const Topology
 template <class T, int N>
 Status launch_small_channels(const BwdParams& a, int threads, int device, const OpStream& stream) {
   const int bytes = small_shared_bytes<N>(1 << a.lane_bits, int(a.cluster), threads);
-  return !a.p.seq.data && filter_packed<T>(a.p, N)
+  return !a.p.seq.data && packed_4_taps<T>(a.p, N)
       ? launch_with_workspace(causal_conv1d_bwd_small_channel_last_kernel<T, N, true>, a, threads, bytes, device, stream)
       : launch_with_workspace(causal_conv1d_bwd_small_channel_last_kernel<T, N, false>, a, threads, bytes, device, stream);
 }

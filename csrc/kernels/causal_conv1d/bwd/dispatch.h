@@ -14,13 +14,9 @@ inline bool rows_aligned(const Array3& t, int64_t size, int64_t bytes) {
   return (reinterpret_cast<uintptr_t>(t.data) | uintptr_t(t.batch * size) | uintptr_t(t.dim * size)) % uintptr_t(bytes) == 0;
 }
 
-// filter_packed reports whether the filter has four taps of type T that one load reads, and n biases that another load reads.
-template <class T> bool filter_packed(const Backward& p, int64_t n) {
-  const auto ours = [&](const Array2& t, int64_t bytes) {
-    return t.dtype == dtype_of<T>() && reinterpret_cast<uintptr_t>(t.data) % uintptr_t(bytes) == 0;
-  };
-  return p.width == 4 && p.weight.last == 1 && p.weight.first == 4 && ours(p.weight, 4 * sizeof(T)) &&
-         (!p.bias.data || (p.bias.first == 1 && ours(p.bias, n * sizeof(T))));
+// packed_4_taps reports whether one load reads a channel's four taps of type T, and another load n biases.
+template <class T> bool packed_4_taps(const Backward& p, int64_t n) {
+  return p.width == 4 && packed_filter(p, kDType<T>, 4 * sizeof(T), n * sizeof(T));
 }
 
 // reduce_segments launches the kernel that adds the segments' sums.

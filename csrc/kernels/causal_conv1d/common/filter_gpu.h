@@ -240,16 +240,19 @@ AITER_DEVICE uint32_t load_bits(const Array2& a, int64_t i) {
   return load_readonly_element(static_cast<const uint16_t*>(a.data) + i);
 }
 
-// taps_adjacent reports whether the taps of all channels follow each other without gaps, from an aligned address on.
-inline bool taps_adjacent(const Problem& p) { return p.weight.last == 1 && p.weight.first == p.width && is_aligned(p.weight.data, 16); }
+// taps_adjacent reports whether the taps of all channels follow each other without gaps, from a multiple of so many bytes on.
+inline bool taps_adjacent(const Problem& p, int64_t bytes = 16) {
+  return p.weight.last == 1 && p.weight.first == p.width && is_aligned(p.weight.data, bytes);
+}
 
 // packed_weight and packed_bias are those of a FilterSource for kernels of 4 and of 8 taps.
 inline bool packed_weight(const Problem& p) { return taps_adjacent(p) && (p.width == 4 || p.width == 8); }
-inline bool packed_bias(const Problem& p) { return p.bias.first == 1 && is_aligned(p.bias.data, 16); }
+inline bool packed_bias(const Problem& p, int64_t bytes = 16) { return p.bias.first == 1 && is_aligned(p.bias.data, bytes); }
 
-// packed_filter reports whether the filter is packed, of any width, with taps and biases of the type.
-inline bool packed_filter(const Problem& p, DType type) {
-  return taps_adjacent(p) && p.weight.dtype == type && (!p.bias.data || (packed_bias(p) && p.bias.dtype == type));
+// packed_filter reports whether the filter is packed, of any width: taps and biases of the type, from multiples of so many bytes on.
+inline bool packed_filter(const Problem& p, DType type, int64_t weight_bytes = 16, int64_t bias_bytes = 16) {
+  return taps_adjacent(p, weight_bytes) && p.weight.dtype == type &&
+         (!p.bias.data || (packed_bias(p, bias_bytes) && p.bias.dtype == type));
 }
 
 }  // namespace aiter::conv1d
