@@ -48,11 +48,12 @@ func quantTolerance(_ string, dt tensor.DType) optests.Tolerance {
 	return optests.Tolerance{Rel: 1e-5}
 }
 
+var largest8Bit = map[tensor.DType]float64{tensor.Float8E4M3FNUZ: 240, tensor.Float8E4M3FN: 448, tensor.Int8: 127}
+
 // quantized divides by a scale: the given one, or that of the largest element of the tensor or of a row.
 func quantized(name string, dynamic bool) func(optests.Inputs) map[string][]float64 {
 	return func(in optests.Inputs) map[string][]float64 {
-		largest := map[tensor.DType]float64{tensor.Float8E4M3FNUZ: 240, tensor.Float8E4M3FN: 448, tensor.Int8: 127}
-		most := largest[in.Call.Args["out"].(optests.TensorArg).DType]
+		most := largest8Bit[in.Call.Args["out"].(optests.TensorArg).DType]
 		x, group := in.Values["input"], len(in.Values["input"])
 		if name == "scales" {
 			group = int(in.Shape("input")[1])

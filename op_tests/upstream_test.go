@@ -120,7 +120,7 @@ func upstreamModules(to targets.Target) []upstreamModule {
 	list := slices.Concat([]upstreamModule{
 		{name: "module_aiter_pos_encoding", more: rdna, ops: ops[:2]}, {name: "module_aiter_causal_conv1d_update", more: rdna, ops: ops[2:3]},
 		{name: "module_aiter_rmsnorm", more: rdna, ops: ops[3:6]}, {name: "module_aiter_gdr_decode_packed_bf16", ops: ops[6:]},
-		quantModule(to),
+		quantModule(to), normQuantModule(to),
 	}, ropeModules(), activationModules(), moeModules())
 	if os.Getenv(settings.CheckoutVariable) != "" {
 		return list
@@ -260,7 +260,7 @@ func normed(in optests.Inputs) map[string][]float64 {
 			sum += v * v
 		}
 		for i := range row {
-			row[i] *= (weight[i] + gemma) / math.Sqrt(sum/float64(len(row))+1e-5)
+			row[i] *= (weight[i] + gemma) / math.Sqrt(sum/float64(len(row))+in.Call.Args["epsilon"].(float64))
 		}
 	}
 	return map[string][]float64{"out": out, "input": out, "residual": x, "residual_out": x}

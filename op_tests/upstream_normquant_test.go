@@ -1,0 +1,136 @@
+//go:build linux
+
+package optests_test
+
+import (
+	"math"
+	"slices"
+
+	targets "github.com/aiter-go/aiter/jit/target"
+	optests "github.com/aiter-go/aiter/op_tests"
+	"github.com/aiter-go/aiter/registry"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// normQuantModule declares AIter's RMSNorm with 8-bit results. Sizes are one for each number of elements that a thread has.
+func normQuantModule(to targets.Target) upstreamModule {
+	plain := optests.Operator{Name: "aiter_rmsnorm", Reference: normed}
+	add := optests.Operator{Name: "aiter_add_rmsnorm", Reference: normed}
+	quant := optests.Operator{Name: "aiter_rmsnorm_quant", Tolerance: normQuantTolerance, Reference: normQuantized}
+	addQuant := optests.Operator{Name: "aiter_add_rmsnorm_quant", Tolerance: normQuantTolerance, Reference: normQuantized}
+	float8 := registry.Float8E4M3(to)
+	for n, dt := range upstreamFloats()[1:] {
+		of := func(dt tensor.DType, shape ...int64) optests.TensorArg {
+			return optests.TensorArg{DType: dt, Shape: shape}
+		}
+		args := func(out tensor.DType, rows, d int64, more map[string]any) map[string]any {
+			list := map[string]any{"out": of(out, rows, d), "input": of(dt, rows, d), "weight": of(dt, d), "epsilon": 1e-5}
+			for name, v := range more {
+				list[name] = v
+			}
+			return list
+		}
+		residuals := func(rows, d int64) map[string]any {
+			return map[string]any{"residual_in": of(dt, rows, d), "residual_out": of(dt, rows, d)}
+		}
+		for i, d := range []int64{[]int64{8, 136}[n], 512, 1000, 1536, 3072, 5120, 8192} {
+			rows, gemma := int64(3-i%2), (i+n)%2 == 0
+			a := args(dt, rows, d, map[string]any{"gemma_norm": gemma})
+			plain.Cases = append(plain.Cases, optests.Call{Seed: uint64(i), Args: a})
+			b := args(dt, rows, d, residuals(rows, d))
+			add.Cases = append(add.Cases, optests.Call{Seed: uint64(i), Args: b})
+		}
+		for i, c := range []struct {
+			d, group int64
+			out      tensor.DType
+			scale    tensor.DType
+			shuffle  bool
+		}{
+			{128, 0, float8, tensor.Float32, false}, {1000, 0, tensor.Int8, tensor.Float32, false}, {5120, 0, float8, tensor.Float32, false},
+			{8192, 0, tensor.Int8, tensor.Float32, false}, {512, 128, float8, tensor.Float32, false}, {1536, 64, tensor.Int8, tensor.Float32, true},
+			{2048, 512, float8, tensor.Float32, false}, {3072, 128, float8, tensor.Float32, true}, {8192, 128, float8, tensor.Float32, false},
+			{256, 32, float8, tensor.UInt8, false}, {512, 64, float8, tensor.UInt8, true}, {256, 32, float8, tensor.UInt8, true},
+		} {
+			if n == 1 && i%3 == 2 && i < 9 { // one type of input is enough for the slow ones
+				continue
+			}
+			rows, groups := int64(3), int64(1)
+			if c.group > 0 {
+				groups = c.d / c.group
+			}
+			scale := of(c.scale, rows, groups)
+			switch {
+			case c.shuffle && c.group == 32:
+				rows = 32 // whole tiles
+				scale = of(c.scale, rows, groups)
+			case c.shuffle:
+				scale = of(c.scale, groups, rows)
+			}
+			more := map[string]any{"scale": scale, "group_size": int(c.group), "shuffle_scale": c.shuffle, "gemma_norm": i%2 == 1}
+			quant.Cases = append(quant.Cases, optests.Call{Seed: uint64(i), Args: args(c.out, rows, c.d, more)})
+			if i%2 == n {
+				for name, v := range residuals(rows, c.d) {
+					more[name] = v
+				}
+				addQuant.Cases = append(addQuant.Cases, optests.Call{Seed: uint64(i), Args: args(c.out, rows, c.d, more)})
+			}
+		}
+	}
+	return upstreamModule{name: "module_aiter_rmsnorm_quant", ops: []optests.Operator{plain, add, quant, addQuant}}
+}
+
+// normQuantTolerance is that of 8-bit results, and that of sums for the residual.
+func normQuantTolerance(name string, dt tensor.DType) optests.Tolerance {
+	switch name {
+	case "scale":
+		if dt == tensor.UInt8 {
+			return optests.Tolerance{}
+		}
+		return optests.Tolerance{Rel: 1e-4}
+	case "residual_out":
+		return optests.Tolerance{Rel: 1.0 / (1 << 7)} // not rounded to the nearest in bfloat16
+	}
+	if dt == tensor.Int8 {
+		return optests.Tolerance{Abs: 1.001} // 126.999 is 126
+	}
+	return quantTolerance(name, dt)
+}
+
+// normQuantized divides the elements of groups of a normalized row by the largest, in units of the largest 8-bit value.
+func normQuantized(in optests.Inputs) map[string][]float64 {
+	want := normed(in)
+	out, scale := in.Call.Args["out"].(optests.TensorArg), in.Call.Args["scale"].(optests.TensorArg)
+	most := largest8Bit[out.DType]
+	rows, columns := int(in.Shape("input")[0]), int(in.Shape("input")[1])
+	group := in.Call.Args["group_size"].(int)
+	powers, shuffle := scale.DType == tensor.UInt8, in.Call.Args["shuffle_scale"] == true && group > 0
+	if group == 0 {
+		group = columns
+	}
+	groups := columns / group
+	values, scales := slices.Clone(want["out"]), make([]float64, rows*groups)
+	for i := range rows * groups {
+		part, x, y := values[i*group:][:group], i/groups, i%groups
+		s := 0.0
+		for _, v := range part {
+			s = max(s, math.Abs(v)/most)
+		}
+		kept := s
+		if powers {
+			exponent := math.Ceil(math.Log2(s))
+			s, kept = math.Exp2(exponent), exponent+127
+		}
+		for j := range part {
+			part[j] /= s
+		}
+		at := i
+		if shuffle && powers && group == 32 {
+			tile := (x/32*(groups/8) + y/8) * 256
+			at = tile + y%4*64 + x%16*4 + y%8/4*2 + x%32/16
+		} else if shuffle {
+			at = y*rows + x
+		}
+		scales[at] = kept
+	}
+	return map[string][]float64{"out": values, "scale": scales, "residual_out": want["residual_out"]}
+}
