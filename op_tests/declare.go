@@ -46,6 +46,8 @@ type TensorArg struct {
 	// Fill makes the values, row-major. nil: the standard normal distribution; for a tensor that the schema marks as
 	// written, a pattern that every element must lose. A written tensor with Fill is updated in place.
 	Fill func(r *rand.Rand, values []float64)
+	// Order lists the dimensions from the smallest stride to the largest; nil for row-major.
+	Order []int
 }
 
 // Inputs holds the values that a reference reads.
@@ -295,6 +297,9 @@ func (o Operator) tensorArgument(a schema.Arg, t TensorArg) argument {
 				t.Fill(r, values)
 			}
 		},
+	}
+	if t.Order != nil {
+		arg.order = func(Case, int) []int { return t.Order }
 	}
 	switch {
 	case a.Type.Mutable && t.Fill == nil:

@@ -81,6 +81,24 @@ func wrongNativeCalls(t *testing.T, reg *registry.Registry, op optests.Operator,
 	return refused + right + unknown
 }
 
+// refusedCall makes a call that an adapter must refuse.
+func refusedCall(t *testing.T, reg *registry.Registry, c upstreamRefusal, dev tensor.Device) {
+	found, err := reg.Lookup(c.op.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := c.op.Problem(found.Schema(), c.call)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runner := optests.Runner{Device: optests.Transfer(reg.Devices(), dev),
+		Call: func(_ string, args []any) error { return found.Call(t.Context(), args...) }}
+	var byOperator *registry.OperatorError
+	if _, err := runner.Run(p); !errors.As(err, &byOperator) || !strings.Contains(err.Error(), c.words) {
+		t.Errorf("the error lacks %q: %v", c.words, err)
+	}
+}
+
 // possibleProblem returns nil for a case without tensors or values: the functions that fill tensors are for right sizes.
 func possibleProblem(s schema.Schema, op optests.Operator, c optests.Call) (p *optests.Problem) {
 	defer func() {

@@ -34,7 +34,7 @@ func normQuantModule(to targets.Target) upstreamModule {
 			return map[string]any{"residual_in": of(dt, rows, d), "residual_out": of(dt, rows, d)}
 		}
 		for i, d := range []int64{[]int64{8, 136}[n], 512, 1000, 1536, 3072, 5120, 8192} {
-			rows, gemma := int64(3-i%2), (i+n)%2 == 0
+			rows, gemma := int64(1+i%3), (i+n)%2 == 0
 			a := args(dt, rows, d, map[string]any{"gemma_norm": gemma})
 			plain.Cases = append(plain.Cases, optests.Call{Seed: uint64(i), Args: a})
 			b := args(dt, rows, d, residuals(rows, d))
@@ -54,7 +54,7 @@ func normQuantModule(to targets.Target) upstreamModule {
 			if n == 1 && i%3 == 2 && i < 9 { // one type of input is enough for the slow ones
 				continue
 			}
-			rows, groups := int64(3), int64(1)
+			rows, groups := int64(1+i%3), int64(1)
 			if c.group > 0 {
 				groups = c.d / c.group
 			}

@@ -83,6 +83,9 @@ func TestUpstream(t *testing.T) {
 					t.Run(op.Name+"/wrong", func(t *testing.T) { calls += wrongNativeCalls(t, reg, op, all[i].Device) })
 				}
 			}
+			for _, c := range m.refused {
+				t.Run(c.op.Name+"/refused/"+c.call.String(), func(t *testing.T) { refusedCall(t, reg, c, all[i].Device) })
+			}
 			called++
 		})
 	}
@@ -100,6 +103,15 @@ type upstreamModule struct {
 	name string
 	more []string // architectures to build for besides that of the device
 	ops  []optests.Operator
+	// refused are calls that an adapter refuses because AIter's kernels would be wrong.
+	refused []upstreamRefusal
+}
+
+// upstreamRefusal is a call and the words of its error.
+type upstreamRefusal struct {
+	op    optests.Operator
+	call  optests.Call
+	words string
 }
 
 // upstreamCheckout returns the folder of AIter's sources.
@@ -120,7 +132,7 @@ func upstreamModules(to targets.Target) []upstreamModule {
 	list := slices.Concat([]upstreamModule{
 		{name: "module_aiter_pos_encoding", more: rdna, ops: ops[:2]}, {name: "module_aiter_causal_conv1d_update", more: rdna, ops: ops[2:3]},
 		{name: "module_aiter_rmsnorm", more: rdna, ops: ops[3:6]}, {name: "module_aiter_gdr_decode_packed_bf16", ops: ops[6:]},
-		quantModule(to), normQuantModule(to),
+		quantModule(to), normQuantModule(to), splitQKVModule(),
 	}, ropeModules(), activationModules(), moeModules())
 	if os.Getenv(settings.CheckoutVariable) != "" {
 		return list
