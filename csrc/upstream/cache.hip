@@ -119,8 +119,34 @@ static void latent(Tensor& kv_c, Tensor& k_pe, Tensor& kv_cache, Tensor& slot_ma
   HIP_CALL(hipGetLastError());
 }
 
+static void indexer(Tensor& k, Tensor& kv_cache, Tensor& slot_mapping, int64_t quant_block_size, std::string scale_fmt, bool preshuffle) {
+  constexpr int64_t group = 128;  // elements with one scale: a block has threads for as many, and other sizes overlap
+  AITER_CHECK(is_float(k.dtype()), "k: expected float32, float16 or bfloat16");
+  AITER_CHECK(quant_block_size == group, "quant_block_size: expected 128");
+  AITER_CHECK(scale_fmt == "ue8m0" || scale_fmt.empty(), "scale_fmt: expected ue8m0 or an empty string");
+  AITER_CHECK(k.dim() == 2 && k.size(1) > 0 && k.size(1) % group == 0, "k: expected shape (tokens, elements), a multiple of 128 elements");
+  expect_packed("k", k), expect_aligned("k", k, 16, k.dtype() == AITER_DTYPE_fp32 ? 4 : 2);
+  AITER_CHECK(k.numel() <= INT32_MAX, "k: expected less than 2^31 elements");
+  const int64_t size = k.size(1);
+  expect_type("kv_cache", kv_cache, AITER_DTYPE_u8);
+  AITER_CHECK(kv_cache.dim() == 3, "kv_cache: expected shape (blocks, tokens of a block, bytes of a token)");
+  expect_packed("kv_cache", kv_cache), expect_aligned("kv_cache", kv_cache, 4, 1);
+  const int64_t tokens = kv_cache.size(1), bytes = kv_cache.size(2);
+  AITER_CHECK(bytes >= size + size / group * 4, "kv_cache: expected ", size + size / group * 4, " bytes or more for a token");
+  AITER_CHECK(tokens <= INT32_MAX && bytes <= INT32_MAX / 64, "kv_cache: expected less than 2^25 bytes of a token");
+  AITER_CHECK(!preshuffle || tokens % 16 == 0, "kv_cache: expected blocks of a multiple of 16 tokens for preshuffle");
+  expect_type("slot_mapping", slot_mapping, AITER_DTYPE_i64), expect_sizes("slot_mapping", slot_mapping, {-1});
+  expect_packed("slot_mapping", slot_mapping);
+  if (k.numel() == 0 || slot_mapping.numel() == 0) return;
+  AITER_CHECK(kv_cache.numel() > 0, "kv_cache: expected a block or more");
+  ::aiter::indexer_k_quant_and_cache(k, kv_cache, slot_mapping, quant_block_size, scale_fmt, preshuffle);
+  HIP_CALL(hipGetLastError());
+}
+
 }  // namespace aiter::upstream
 
+AITER_UPSTREAM(aiter_indexer_k_quant_and_cache, aiter::upstream::indexer, arg("k"), arg("kv_cache"), arg("slot_mapping"),
+               arg("quant_block_size"), arg("scale_fmt"), flag("preshuffle", false))
 AITER_UPSTREAM(aiter_reshape_and_cache, aiter::upstream::reshape, arg("key"), arg("value"), arg("key_cache"), arg("value_cache"),
                arg("slot_mapping"), arg("kv_cache_dtype"), none("k_scale"), none("v_scale"), flag("asm_layout", false))
 AITER_UPSTREAM(aiter_reshape_and_cache_flash, aiter::upstream::flash, arg("key"), arg("value"), arg("key_cache"), arg("value_cache"),
