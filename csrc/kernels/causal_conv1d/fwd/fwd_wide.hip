@@ -1,10 +1,9 @@
-// The forward kernels of wide filters (fwd/wide.h), for hipcc and nvcc: causal_conv1d_fwd with sequence numbers and
-// states, and packed rows (causal_conv1d_varlen_fwd).
+// The forward kernels of wide filters (fwd/wide.h), for hipcc and nvcc: the rows of causal_conv1d_fwd, with or without
+// sequence numbers and states.
 
 #include <aiter/dispatch.h>
 
 #include "../common/any_width.h"
-#include "../common/state_gpu.h"
 #include "wide_channel_last.h"
 #include "wide_group.h"
 #include "wide_launch.h"
@@ -33,45 +32,12 @@ struct ForwardRows : Forward {
   }
 };
 
-// PackedRow is the row of causal_conv1d_varlen_fwd. Positions in front of a sequence are its state, or zeros.
-struct PackedRow : Stateful {
-  static constexpr bool kMayBeDense = false;
-
-  bool dense() const { return false; }
-  AITER_SHARED int64_t rows() const { return 1; }
-
-  template <class T> AITER_DEVICE T output(int64_t, int64_t d, int64_t t) const {
-    int64_t index = 0;
-    const SequenceRange range = find_sequence(*this, t, &index);
-    float y = 0.0f;
-    if (range.live) {
-      const Sequence s = sequence(index);
-      const T* from = x.row<T>(0, d);
-      y = filter_output(*this, d, t, [&](int64_t u, float* v) {
-        *v = to_float(u >= range.first ? from[u * x.last] : before<T>(s, d, u - range.first));
-        return true;
-      });
-    }
-    return round_to<T>(apply_activation(silu, y));
-  }
-  template <class T> AITER_DEVICE void finish(int64_t, int64_t, int, int) const {}
-  AITER_DEVICE int32_t reach(int64_t, int64_t t, int32_t most) const {
-    int64_t index = 0;
-    const SequenceRange s = find_sequence(*this, t, &index);
-    return s.live ? int32_t(min64(t - s.first, most)) : -1;
-  }
-};
-
 }  // namespace fwd
 
 Status launch_wide(const TensorView& x, const Forward& p, const OpStream& stream) {
   return dispatch_float(x, [&](auto zero) {
     return fwd::launch_wide<decltype(zero)>(fwd::ForwardRows{p}, p.seq.data, x.device().id, stream);
   });
-}
-
-Status launch_wide_packed(const TensorView& x, const Stateful& p, const OpStream& stream) {
-  return dispatch_float(x, [&](auto zero) { return fwd::launch_wide<decltype(zero)>(fwd::PackedRow{p}, true, x.device().id, stream); });
 }
 
 }  // namespace aiter::conv1d

@@ -1,8 +1,8 @@
 // causal_conv1d_serve_fwd and causal_conv1d_fwd_split_qkv on the GPU, for hipcc and nvcc.
 //
-// Tiling: the kernels of fwd/fwd_sequences.hip, or of fwd/fwd_wide.hip, compute the positions that do not depend on states, once for each
-// output. In serve_fwd_heads a block takes 64 to 256 channels of one sequence, a thread one channel: its first W-1 positions, then its
-// slots. Before them serve_fwd_rows makes int32 starts and slots if the call has others, and serve_fwd_copy copies x if out is x.
+// Tiling: the kernels of fwd/fwd_sequences.hip, or of fwd/fwd_wide_packed.hip, compute the positions that do not depend on states, once
+// for each output. In serve_fwd_heads a block takes 64 to 256 channels of one sequence, a thread one channel: its first W-1 positions, then
+// its slots. Before them serve_fwd_rows makes int32 starts and slots if the call has others, and serve_fwd_copy copies x if out is x.
 // Bytes: x once (the halo and the last values again, from cache), out once, states once.
 // Reduction: over the width, in one thread's fp32 registers.
 

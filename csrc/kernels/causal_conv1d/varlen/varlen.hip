@@ -2,7 +2,7 @@
 //
 // Tiling: one thread a channel computes the first width-1 positions of a sequence and its state; a block has 128 channels of one
 // sequence. All other positions do not depend on states and take the kernels of fwd/fwd_sequences.hip. With wide
-// filters fwd/fwd_wide.hip computes all positions; the threads then only write states, unless sequences share one.
+// filters fwd/fwd_wide_packed.hip computes all positions; the threads then only write states, unless sequences share one.
 // Bytes: x once (the halo again, from cache), out once, states once; query_start_loc by binary search, once for each channel of
 // a sequence.
 // Reduction: over the width, in one thread's fp32 registers.
