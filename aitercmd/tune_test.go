@@ -24,7 +24,7 @@ func tunableProgram() Program {
   if (x.size(1) > 1) {
     timespec from, now;
     clock_gettime(CLOCK_MONOTONIC, &from);
-    const int64_t wait = aiter::tuned("wait", 40000);
+    const int64_t wait = aiter::tuned("wait", 400000);
     do clock_gettime(CLOCK_MONOTONIC, &now);
     while ((now.tv_sec - from.tv_sec) * 1000000000 + now.tv_nsec - from.tv_nsec < wait);
     by += double(aiter::tuned("wrong", 0));
@@ -32,7 +32,7 @@ func tunableProgram() Program {
   for (int64_t i = 0;`, 1)
 	p.Modules = []registry.Source{{Name: "scale", Files: fstest.MapFS{"scale.cpp": {Data: []byte(source)},
 		"opt_compiler.toml": {Data: []byte(scaleConfig + `
-tune.wait = { values = [20000, 80000], targets = ["cpu"], doc = "nanoseconds" }
+tune.wait = { values = [200000, 800000], targets = ["cpu"], doc = "nanoseconds" }
 tune.wrong = { values = [0, 1] }
 tune.unread = { values = [5] }
 `)}}}}
@@ -46,14 +46,14 @@ func TestTune(t *testing.T) {
 		t.Helper()
 		return wantCall(t, p, code, line+" --cache-dir "+filepath.Join(dir, "cache"), texts...)
 	}
-	run(0, "describe scale", "launch parameter wait    20000, 80000, on cpu: nanoseconds", "launch parameter unread  5")
+	run(0, "describe scale", "launch parameter wait    200000, 800000, on cpu: nanoseconds", "launch parameter unread  5")
 	run(2, "tune --arch cpu --case 65", "no name has this text")
 	shapes := filepath.Join(dir, "shapes")
 	if err := os.WriteFile(shapes, []byte("# two\ncolumns 1\ncolumns 64 # the last\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	run(6, "tune --arch cpu --dry-run --shapes "+shapes, "columns 1 ", "it reads no launch parameter", "columns 64", "wait=20000 wrong=0",
-		"wrong: columns 64 with wait=80000 wrong=1: out", "2 combinations of launch parameters gave wrong results",
+	run(6, "tune --arch cpu --dry-run --shapes "+shapes, "columns 1 ", "it reads no launch parameter", "columns 64", "wait=200000 wrong=0",
+		"wrong: columns 64 with wait=800000 wrong=1: out", "2 combinations of launch parameters gave wrong results",
 		"warning: no case reads the launch parameter unread")
 	if out := run(0, "explain module_scale --arch cpu"); strings.Contains(out, "launch parameters") {
 		t.Errorf("a dry run kept\n%s", out)
@@ -63,11 +63,11 @@ func TestTune(t *testing.T) {
 		t.Fatalf("%v: %+v", err, rep)
 	}
 	one := rep.Cases[1]
-	if one.Params["wait"] != 20000 || one.PlanUS < 40 || one.TunedUS < 20 || one.TunedUS > 0.8*one.PlanUS || one.Candidates != 4 ||
+	if one.Params["wait"] != 200000 || one.PlanUS < 400 || one.TunedUS < 200 || one.TunedUS > 0.8*one.PlanUS || one.Candidates != 4 ||
 		len(one.Wrong) != 2 || one.Shapes != "out float32 (4, 33-64), x float32 (4, 33-64)" || !slices.Equal(rep.Unread, []string{"unread"}) {
 		t.Errorf("%+v, unread %v", one, rep.Unread)
 	}
-	kept := []string{"launch parameters, used with AITER_TUNE=1", "scale: wait=20000 wrong=0", "out float32 (4, 33-64)"}
+	kept := []string{"launch parameters, used with AITER_TUNE=1", "scale: wait=200000 wrong=0", "out float32 (4, 33-64)"}
 	run(0, "explain module_scale --arch cpu", kept...)
 
 	set := filepath.Join(dir, "set")
@@ -84,11 +84,11 @@ func TestTune(t *testing.T) {
 		}
 		return rep.Cases[0].Performance.Min
 	}
-	if plan := fastest(); plan < 40 {
+	if plan := fastest(); plan < 400 {
 		t.Errorf("off: %g us", plan)
 	}
 	t.Setenv("AITER_TUNE", "1")
-	if tuned := fastest(); tuned < 20 || tuned >= 40 {
+	if tuned := fastest(); tuned < 200 || tuned >= 400 {
 		t.Errorf("on: %g us", tuned)
 	}
 }
