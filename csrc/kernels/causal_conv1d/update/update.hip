@@ -199,7 +199,7 @@ inline serve::Served served_of(const Stateful& p, DType type) {
 // prefers_few reports whether serve_few decodes faster than decode, whose threads have more channels. T: the type of x.
 template <class T> bool prefers_few(const serve::Served& s) {
   const bool converts = s.weight.dtype != kDType<T>;
-  const int64_t most = s.width == 4 && converts ? INT64_MAX : s.width == 4 || converts ? 1 << 20 : 1 << 19;
+  const int64_t most = s.width == 4 && converts ? INT64_MAX : converts || (s.width == 4 && s.table.data) ? 1 << 20 : 1 << 19;
   return serve::takes_few<T>(s) && tuned("kernel", s.batch * s.dim <= most ? 2 : 1) > 1;
 }
 
