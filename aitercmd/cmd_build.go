@@ -37,7 +37,7 @@ identical to those of the build. A build into a folder with other modules or tar
 keeps them.
 
 --executor ADDRESS runs compilers and linkers on a build farm, a server of the Bazel
-Remote Execution API. What the farm cannot do is compiled here.`
+Remote Execution API. Actions that the farm cannot run are run on this machine.`
 
 const buildExample = `  aiterctl build module_causal_conv1d
   aiterctl build --all --arch gfx90a,gfx942,gfx950,cpu -j 8

@@ -46,13 +46,13 @@ func (r *run) pieces(ctx context.Context) error {
 	close(f.queued)
 	collecting.Wait()
 	if f.err == nil && f.begun < len(r.ranges) {
-		return fmt.Errorf("after %d of %d pieces: %w", f.begun, len(r.ranges), context.Cause(ctx))
+		return fmt.Errorf("the call ended after %d of %d pieces: %w", f.begun, len(r.ranges), context.Cause(ctx))
 	}
 	return f.err
 }
 
-// next returns a new buffer for each of the first pieces, so that the first upload does not wait for the memory of others; equal
-// calls take equal memory. Then it waits for a free one. It returns nil if no more pieces may begin.
+// next returns the buffer for the next piece. It makes a new buffer until the call has f.most of them, even if one is free, so that
+// equal calls use equal memory. After that it waits for a free buffer. It returns nil if the context ends first.
 func (f *flow) next(ctx context.Context) *buffer {
 	if ctx.Err() == nil && f.made < f.most {
 		b, err := f.newBuffer()

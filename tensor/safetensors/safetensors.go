@@ -112,7 +112,7 @@ func readHeader(r io.Reader, size int64) (header map[string]entry, rest int64, e
 	}
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(text, &raw); err != nil {
-		return nil, 0, &FormatError{Reason: "it is no JSON object", Err: err}
+		return nil, 0, &FormatError{Reason: "it is not a JSON object", Err: err}
 	}
 	delete(raw, metadata)
 	header = map[string]entry{}

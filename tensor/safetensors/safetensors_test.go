@@ -79,7 +79,7 @@ func TestWrongFiles(t *testing.T) {
 		return fmt.Sprintf(`{"x":{"dtype":%q,"shape":%s,"data_offsets":%s}}`, dtype, shape, offsets)
 	}
 	for want, data := range map[string][]byte{
-		"it is no JSON object":                     file("[]", 0),
+		"it is not a JSON object":                  file("[]", 0),
 		"its length is 99 bytes, expected at most": append(binary.LittleEndian.AppendUint64(nil, 99), "{}"...),
 		"its length is 18446744073709551615 bytes": binary.LittleEndian.AppendUint64(nil, 1<<64-1),
 		`element type "F8", expected one of [BF16`: file(entry("F8", "[1]", "[0,1]"), 1),
