@@ -35,7 +35,7 @@ var machineOps = map[string][]string{
 
 // bfloat16Kernels is the number of kernels in the units of machineOps in bfloat16. Each further kernel is compiled at each
 // first call, so it needs a call that reaches it.
-var bfloat16Kernels = map[string]int{"module_causal_conv1d": 152, "module_rms_norm": 16}
+var bfloat16Kernels = map[string]int{"module_causal_conv1d": 145, "module_rms_norm": 16}
 
 // limit is a requirement on the machine code of some kernels.
 type limit struct {
