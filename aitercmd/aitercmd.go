@@ -1,5 +1,5 @@
-// Package aitercmd is the program aiterctl as a package. With it a program of a user's own has all commands of aiterctl
-// for the user's operators: build, run, test, bench, inspect, watch and the others.
+// Package aitercmd is the program aiterctl as a package. A program that calls [Main] has all commands of aiterctl for its
+// own operators: build, run, test, bench, inspect, watch and the others.
 //
 //	func main() {
 //		aitercmd.Main(aitercmd.Program{
@@ -8,7 +8,8 @@
 //		})
 //	}
 //
-// The commands test and bench need the cases and the reference of an operator. [Program].Operators declares them.
+// The commands test, bench, tune and profile need the cases and the reference of an operator. [Program].Operators declares
+// them.
 // The command aiterctl new operator writes such a program.
 package aitercmd
 
@@ -30,17 +31,18 @@ import (
 
 // Program is a program with the commands of aiterctl.
 type Program struct {
-	// Name of the program in messages; default: that of the executable file.
+	// Name is the program's name in messages; default: the name of the executable file.
 	Name string
-	// Version and Revision identify the program; default: what the go command stored of its main module.
+	// Version and Revision identify the program; default: those of the main module, as the go command
+	// stores them in the executable file.
 	Version, Revision string
 	// Modules are sources of operators, see [registry.Options].Modules. Flags and variables such as --root replace them
 	// by folders.
 	Modules []registry.Source
 	// NoBuiltin leaves out the operators of aiter.
 	NoBuiltin bool
-	// Operators declare cases and references for operators of Modules, for test, bench, run --verify and watch --test.
-	// Other commands work without.
+	// Operators declare the cases and references of operators in Modules. The commands test, bench, tune, profile,
+	// run --verify and watch --test need them; other commands do not.
 	Operators []optests.Operator
 }
 
@@ -53,9 +55,10 @@ func Main(p Program) {
 	os.Exit(p.Run(signalContext(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// Run runs the command of args, without the program's name, and returns the exit code. It handles no signals; the end of
-// ctx ends the command. The command watch reads the Enter key from stdin, which may be nil. stdout has the results,
-// stderr all other text. Paths are relative to the process's folder, and the process's environment counts.
+// Run runs the command line args, which does not contain the program's name, and returns the exit code. It handles no
+// signals; the command ends when ctx is canceled. The command watch reads the Enter key from stdin, which may be nil.
+// Results go to stdout, all other text to stderr. Paths are relative to the working directory of the process, and the
+// command reads the environment of the process.
 func (p Program) Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -93,7 +96,7 @@ func nameOr(name string) string {
 	return name
 }
 
-// asFile returns the file that a writer is, nil for another one.
+// asFile returns w if it is a file, else nil.
 func asFile(w io.Writer) *os.File {
 	f, _ := w.(*os.File)
 	return f

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 //
 // The condition [mounts] is true if unshare may mount filesystems.
 func TestScript(t *testing.T) {
-	heedHangups(t)
+	resetHangups(t)
 	testscript.Run(t, testscript.Params{
 		Dir:   "testdata/script",
 		Setup: setup,
@@ -45,9 +45,9 @@ func TestScript(t *testing.T) {
 	})
 }
 
-// heedHangups gives child processes the default action for SIGHUP, also below nohup, which has
-// children ignore it: exec resets a signal that this process handles.
-func heedHangups(t *testing.T) {
+// resetHangups gives child processes the default action for SIGHUP. Below nohup they would ignore
+// the signal; exec resets the action if this process handles it.
+func resetHangups(t *testing.T) {
 	if !signal.Ignored(syscall.SIGHUP) {
 		return
 	}
@@ -112,13 +112,13 @@ func waitFor(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: waitfor FILE")
 	}
-	const patience = 60 * time.Second
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	const limit = 60 * time.Second
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if _, err := os.Stat(ts.MkAbs(args[0])); err == nil {
 			return
 		}
 	}
-	ts.Fatalf("%s did not appear within %s", args[0], patience)
+	ts.Fatalf("%s did not appear within %s", args[0], limit)
 }
 
 func waitLine(ts *testscript.TestScript, neg bool, args []string) {
@@ -132,15 +132,15 @@ func waitLine(ts *testscript.TestScript, neg bool, args []string) {
 		want, err = strconv.Atoi(args[2])
 		ts.Check(err)
 	}
-	const patience = 60 * time.Second
+	const limit = 60 * time.Second
 	var text []byte
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		text, _ = os.ReadFile(ts.MkAbs(args[0])) // not there yet
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		text, _ = os.ReadFile(ts.MkAbs(args[0])) // the file may not exist yet
 		if len(pattern.FindAll(text, -1)) >= want {
 			return
 		}
 	}
-	ts.Fatalf("%s: no %d lines that match %s within %s:\n%s", args[0], want, args[1], patience, text)
+	ts.Fatalf("%s: no %d lines that match %s within %s:\n%s", args[0], want, args[1], limit, text)
 }
 
 func replace(ts *testscript.TestScript, neg bool, args []string) {
@@ -150,7 +150,7 @@ func replace(ts *testscript.TestScript, neg bool, args []string) {
 	text := ts.ReadFile(args[0])
 	changed := strings.Replace(text, args[1], args[2], 1)
 	if changed == text {
-		ts.Fatalf("%s does not hold %q", args[0], args[1])
+		ts.Fatalf("%s does not contain %q", args[0], args[1])
 	}
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(changed), 0o644))
 }

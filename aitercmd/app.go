@@ -24,7 +24,7 @@ type app struct {
 	program  Program
 	commands *regexp.Regexp // commands of aiterctl in texts; nil if the program is aiterctl
 
-	in     io.Reader      // for keys; nil: none
+	in     io.Reader      // the Enter key of watch; nil: no input
 	out    io.Writer      // results
 	width  int            // characters in a line of out, 0: no limit
 	err    *term.Terminal // all other text
@@ -32,7 +32,7 @@ type app struct {
 
 	args []string // of the command line
 
-	// operator is the one that a command line of test, bench or run names, "" if none.
+	// operator is the operator that a command line of test, bench, tune, run or profile names, "" if it names none.
 	operator string
 
 	roots                []string
@@ -59,13 +59,14 @@ func (a *app) settings() settings.Settings {
 // sourceRoots returns the folders of sources outside of the program.
 func (a *app) sourceRoots() []string { return a.settings().SourceRoots() }
 
-// checkSourceRoots returns a usage error if one of them is not a folder.
+// checkSourceRoots returns a usage error if one of the source roots is not a folder.
 func (a *app) checkSourceRoots() error {
 	for _, root := range a.sourceRoots() {
 		if info, err := os.Stat(root); err != nil {
 			return usagef("source folder: %w", err)
 		} else if !info.IsDir() {
-			return usagef("source folder %s is not a folder; give one with %s or %s", root, settings.ModuleConfig, settings.DefaultConfig)
+			return usagef("source folder %s: not a folder; give a folder that contains %s or %s", root, settings.ModuleConfig,
+				settings.DefaultConfig)
 		}
 	}
 	if _, err := a.settings().ConfigPath(); err != nil {
@@ -113,7 +114,7 @@ func (a *app) openManager(ctx context.Context, set func(*settings.Settings)) (*j
 }
 
 // openRegistry opens the registry for commands that call operators. A call builds for the
-// first of targets that its device runs.
+// first element of targets whose code its device runs.
 func (a *app) openRegistry(ctx context.Context, observer jit.Observer, targets ...target.Target) (*registry.Registry, error) {
 	if err := a.checkSourceRoots(); err != nil {
 		return nil, err
@@ -127,8 +128,8 @@ func (a *app) openRegistry(ctx context.Context, observer jit.Observer, targets .
 	})
 }
 
-// withoutReload returns the value of an environment variable, "" for AITER_RELOAD, which
-// is for services.
+// withoutReload returns the value of an environment variable. It returns "" for AITER_RELOAD,
+// because only services reload modules.
 func (a *app) withoutReload(name string) string {
 	if name == "AITER_RELOAD" {
 		return ""

@@ -113,7 +113,7 @@ func (a *app) pulledCaches(items []cacheItem) fleet.State {
 	return fleet.ReadState(items[i].store, a.getenv)
 }
 
-// printPulled prints the pulled caches, and why the registry is not asked.
+// printPulled prints the pulled caches. After a fault it prints why pulls are suspended.
 func (a *app) printPulled(st fleet.State) error {
 	var err error
 	if len(st.Caches) > 0 {

@@ -72,7 +72,7 @@ func addSingle(fl *pflag.FlagSet, params []paramFlag, usual optests.Case) {
 	}
 }
 
-// usual returns the value for a caller who gives none, or its name.
+// usual returns the default in words if the parameter has one, else its value in the usual case c.
 func (p *paramFlag) usual(c optests.Case) any {
 	if p.Default != "" {
 		return p.Default
@@ -80,7 +80,7 @@ func (p *paramFlag) usual(c optests.Case) any {
 	return p.Value(c)
 }
 
-// defaultNote names a default that the help does not show, a 0.
+// defaultNote returns the default for the help, which shows no default of 0 by itself.
 func (p *paramFlag) defaultNote() string {
 	if p.Default == "" {
 		return ""
@@ -99,12 +99,13 @@ func (p *paramFlag) addBool(fl *pflag.FlagSet) {
 	}
 }
 
-// emptyList is listed for a flag whose default, no values, the help does not show as [].
+// emptyList does the same as listed, and removes the default [] from the help.
 func emptyList[T any](fl *pflag.FlagSet, name string, list *[]T) func() []any {
 	fl.Lookup(name).DefValue = ""
 	return listed(list)
 }
 
+// listed returns a function that returns the current values of a list flag.
 func listed[T any](list *[]T) func() []any {
 	return func() []any {
 		var values []any
@@ -115,6 +116,7 @@ func listed[T any](list *[]T) func() []any {
 	}
 }
 
+// single returns a function that returns the current value of a flag, as a list.
 func single[T any](v *T) func() []any { return func() []any { return []any{trimmed(*v)} } }
 
 // trimmed removes the spaces around a word.
@@ -125,7 +127,7 @@ func trimmed(v any) any {
 	return v
 }
 
-// ofKind returns the parameters of some kinds.
+// ofKind returns the parameters that have one of the kinds.
 func ofKind(params []paramFlag, kinds ...optests.Kind) []paramFlag {
 	return slices.DeleteFunc(slices.Clone(params), func(p paramFlag) bool { return !slices.Contains(kinds, p.Kind) })
 }
@@ -165,7 +167,8 @@ func flagNames(params []paramFlag) string {
 	return strings.Join(names[:last], ", ") + " and " + names[last]
 }
 
-// numberParams and optionParams are the parameters before and after the type in the tables of test.
+// numberParams and optionParams return the parameters whose columns are before and after the element type in the tables
+// of test.
 func numberParams(op optests.Declaration) []paramFlag {
 	return ofKind(paramsOf(op), optests.Size, optests.Int, optests.Float)
 }

@@ -38,7 +38,7 @@ func (f *caseFlags) add(a *app, fl *pflag.FlagSet) {
 
 // addCaseNames adds the flag that selects named cases.
 func addCaseNames(fl *pflag.FlagSet, names *[]string) {
-	fl.StringArrayVar(names, "case", nil, "named cases: that of the `NAME`, else those with NAME in their names; repeatable")
+	fl.StringArrayVar(names, "case", nil, "the case `NAME`, or if there is none, all cases with NAME in their names; repeatable")
 }
 
 func allDTypes() []string { return []string{"float32", "float16", "bfloat16"} }
@@ -71,8 +71,8 @@ func (f *caseFlags) hasSizes() bool {
 // sizes returns the parameters that replace the named configurations.
 func (f *caseFlags) sizes() []paramFlag { return ofKind(f.params, optests.Size) }
 
-// sizeCases returns the combinations of the given sizes. Usual sizes stand for those
-// that are not given.
+// sizeCases returns the combinations of the given sizes. A size that is not given has its
+// value in the usual case.
 func (f *caseFlags) sizeCases(usual optests.Case) ([]optests.Config, error) {
 	return combine([]optests.Config{{Name: "-", Case: usual}}, f.sizes())
 }
@@ -85,7 +85,7 @@ func (f *caseFlags) checkNames() error {
 	return nil
 }
 
-// pickCases finds cases by name: the one that is called so, else those whose names contain the text.
+// pickCases finds cases by name. For each of names it takes the case of exactly that name, else all cases whose names contain it.
 func pickCases(list []optests.Config, names []string) ([]optests.Config, error) {
 	var out []optests.Config
 	for _, name := range names {
@@ -96,7 +96,7 @@ func pickCases(list []optests.Config, names []string) ([]optests.Config, error) 
 			})
 		}
 		if len(found) == 0 {
-			return nil, usagef("--case %q: no name has this text; expected one of %s", name, firstNames(configNames(list)))
+			return nil, usagef("--case %q: no case has this text in its name; expected one of %s", name, firstNames(configNames(list)))
 		}
 		for _, c := range found {
 			if !slices.Contains(out, c) {
@@ -128,9 +128,10 @@ func configNames(list []optests.Config) []string {
 	return names
 }
 
-// expand combines each configuration with the given types and values of other parameters. A case
-// that has a type keeps it, and is left out if others are given. expand refuses cases that the
-// operator does not support or that do not fit into memory.
+// expand combines each configuration with the given types and values of other parameters. If the
+// operator lists its cases, each case keeps its own type, and expand leaves out the cases whose type
+// --dtype does not name. It refuses cases that the operator does not support or that do not fit into
+// memory.
 func (f *caseFlags) expand(op optests.Declaration, list []optests.Config, use optests.Use) ([]optests.Config, error) {
 	memory := availableMemory()
 	types, err := f.types(op)
@@ -261,7 +262,7 @@ func withoutLarger(op optests.Declaration, limit int64, dev tensor.Device, list 
 
 // hostMemory refuses cases that do not fit into the host's memory. Allocating more
 // would end this program, or others.
-type hostMemory struct{ bytes int64 } // that are available, 0 if unknown
+type hostMemory struct{ bytes int64 } // available bytes, 0 if unknown
 
 func availableMemory() hostMemory { return hostMemory{slots.AvailableMemory()} }
 

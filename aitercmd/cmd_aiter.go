@@ -22,15 +22,15 @@ func newAIter(a *app) *cobra.Command {
 	return cmd
 }
 
-const aiterModulesLong = `List the modules of a checkout of AMD's AIter, of CHECKOUT or else $AITER_CHECKOUT, with their
-state:
+const aiterModulesLong = `List the modules of a checkout of AMD's AIter with their states. CHECKOUT is its folder (default $AITER_CHECKOUT).
 
 in: MODULE   this program has operators that are built from the module's sources
-possible     the sources need nothing besides HIP and the libraries of headers that are named
-otherwise    what they need: torch, Composable Kernel, a generator, code objects of assembly
+possible     the sources need only HIP and the header libraries that are named
+otherwise    the sources also need what is named: torch, Composable Kernel, a generator, assembly code objects
 
-The states follow from AIter's configuration and from the includes of the sources. --verbose names the place of each
-reason. OPERATORS counts the operators of AIter's Python. The command executes nothing of the checkout.`
+The states follow from AIter's configuration and from the includes of the sources. --verbose prints the file that gives
+each reason. OPERATORS is the number of operators that AIter's Python code declares. The command executes nothing of the
+checkout.`
 
 func newAIterModules(a *app) *cobra.Command {
 	return &cobra.Command{
@@ -47,7 +47,7 @@ type aiterModule struct {
 	State     string        `json:"state"`    // "in", "possible" or "out"
 	Declared  []string      `json:"declared"` // modules of this program that are built from its sources
 	Reasons   []aiterReason `json:"reasons"`
-	Needs     []string      `json:"needs"`     // libraries of headers: "rocPRIM"
+	Needs     []string      `json:"needs"`     // header libraries: "rocPRIM"
 	Operators []string      `json:"operators"` // in AIter's Python
 }
 

@@ -20,14 +20,15 @@ import (
 )
 
 const aiterImportLong = `Write the interface of modules of a checkout of AMD's AIter as TOML: sources, flags, and functions with
-their signatures, as schemas and as C++ types. Without --module these are the modules and functions that the operators of
-this program use; the source tree has the result as csrc/upstream/` + upstream.InterfaceFile + `.
+their signatures, as schemas and as C++ types. Without --module the command writes the modules and functions that the
+operators of this program use; the source tree has that result as csrc/upstream/` + upstream.InterfaceFile + `.
 
 With --tree the command writes a source tree instead, for --root: opt_compiler.toml and a unit for each source of the modules.
-An operator is AIter's function with the prefix aiter_. Check the marks of written tensors, which AIter's types do not show.
+Each operator has the name of AIter's function with the prefix aiter_. Correct the schemas by hand: AIter's types do not show
+which tensors a function writes.
 
-hipcc compiles the bindings of each module for the host, about two seconds a module, and the compiler writes their types
-and defaults into the object. Functions for ctypes are read from the C++ text. The command executes nothing of the checkout.`
+The command compiles the bindings of each module with hipcc for the host, about two seconds a module, and reads their types
+and defaults from the object. It reads functions for ctypes from the C++ text. The command executes nothing of the checkout.`
 
 func newAIterImport(a *app) *cobra.Command {
 	var modules []string
@@ -121,7 +122,7 @@ func (a *app) bindingsCompiler(ctx context.Context) (upstream.Compiler, error) {
 	return upstream.Compiler{Toolchain: tc, Target: t}, err
 }
 
-const aiterCheckLong = `Compare a checkout of AMD's AIter with the interface for which the operators of this program are made:
+const aiterCheckLong = `Compare a checkout of AMD's AIter with the interface that the operators of this program were written for:
 sources, flags, and functions with their arguments, types and defaults. Each difference names the module of AIter, the
 modules of this program that use it, and the function. A module without differences works with the checkout.
 

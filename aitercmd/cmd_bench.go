@@ -21,20 +21,22 @@ const benchLong = `Measure an operator over sizes, types and layouts, with the m
 sweep from tiny tensors to the layers of models, on the CPU up to 16 Mi elements.
 
 The result is a table, JSON (--json) or CSV (--csv). --html writes a page with charts
-of bandwidth and latency over size, with the bandwidth of a copy as the limit. If one
-size or option has several values and the others are fixed, the charts are of time and
-fraction of a copy over it, beside the roofs: the least time that the device's memory,
-vector units (float32) and matrix units (16 bits) need for the bytes and the arithmetic
-of a call. --chart writes these two as one SVG file. The peaks of arithmetic are the
-GPU's units times its boost clock times the rate of its architecture; a CPU has none.
---case measures named cases; an operator of a program's own has only those.
+of bandwidth and latency over size; the bandwidth of a copy is drawn as the limit. If one
+size or option has several values and all others have one, the charts show the time and
+the fraction of a copy over that size or option. They also show the roofs: the least time
+that the device's memory, vector units (float32) and matrix units (16 bits) need for the
+bytes and the arithmetic of a call. --chart writes these two charts as one SVG file. The
+peak of arithmetic is the number of the GPU's units times its boost clock times the rate of
+its architecture; for a CPU it is unknown.
+
+--case measures named cases. An operator that the program declares has only named cases.
 --compare adds the measurements of an earlier --json file; --from takes measurements
 from such a file instead of the device.
 
---host measures calls that begin and end in host memory: pipelined, with pinned and with
-other memory, beside the steps one after the other (allocate, upload, call, wait,
-download, free) and beside copies of as many bytes of pinned memory, in one direction
-and in both at once.`
+--host measures calls that begin and end in host memory: pipelined calls with pinned and
+with other memory. It compares them with calls whose steps run one after the other
+(allocate, upload, call, wait, download, free), and with copies of as many bytes of pinned
+memory in one direction and in both at once.`
 
 const benchExample = `  aiterctl bench causal_conv1d_fwd --json > before.json
   aiterctl bench causal_conv1d_fwd --compare before.json --html report.html
@@ -102,7 +104,7 @@ func (a *app) benchOp(ctx context.Context, f *benchFlags, name string) error {
 	}
 	op, err := a.declaration(name)
 	if f.from != "" && as[*optests.UnknownOpError](err) {
-		err = nil // the measurements have all that the report needs but the roles of the columns
+		err = nil // the report can be made from the file; only the roles of the columns are missing
 	}
 	if err != nil {
 		return err
@@ -138,7 +140,8 @@ func (f *benchFlags) checkCompare(now, before *report.File) error {
 	if before == nil || len(report.Changes(now, before)) > 0 {
 		return nil
 	}
-	return usagef("--compare %s: it has none of these cases; give its sizes and types: %s", f.compare, caseText(before.Rows[0]))
+	return usagef("--compare %s: the file has none of these cases; give sizes and types of a case that it has, such as %s", f.compare,
+		caseText(before.Rows[0]))
 }
 
 // caseText returns a measured case: "dtype float32, batch 2, dim 64".
@@ -191,7 +194,7 @@ func readMeasurements(name, op string) (*report.File, error) {
 	return f, nil
 }
 
-// sweepLimit is the number of elements up to which the sweep measures the CPU.
+// sweepLimit is the largest number of elements of a case in the sweep on the CPU.
 const sweepLimit = 16 << 20
 
 func (f *benchFlags) cases(op optests.Declaration, dev tensor.Device) (list []optests.Config, err error) {
@@ -276,7 +279,7 @@ func (a *app) printBench(f *benchFlags, now, before *report.File) error {
 		return nil
 	}
 	for _, d := range report.Differences(now, before) {
-		fmt.Fprintf(a.err, "warning: not measured alike: %s\n", d)
+		fmt.Fprintf(a.err, "warning: the two files were measured differently: %s\n", d)
 	}
 	_, err := fmt.Fprintf(a.out, "\nspeed-up over %s: %.2fx, geometric mean of %s\n", f.compare, report.GeoMean(changes),
 		spelling.Count(len(changes), "case"))

@@ -24,9 +24,10 @@ its compiler, not the GPU.
 A whole module is one library with every operator for every type, which serves
 all calls. With --op, --dtype or --axis the command builds only those parts, each
 as a library of its own. A first call of an operator builds the part for its type
-and size, if the cache does not have the whole module. A target whose types and
-ranges are not built separately (the CPU) has all of them in one part. --axis takes
-a range or a size in it: aiterctl describe OP shows an operator's axes.
+and size, if the cache does not have the whole module. If a
+module does not build types and ranges separately for a target, as for the CPU, one part
+has all of them. --axis takes a range or a size in it: aiterctl describe OP shows an
+operator's axes.
 
 The command also builds the support library, which all modules call.
 
@@ -69,22 +70,22 @@ func (f *buildFlags) add(a *app, cmd *cobra.Command) {
 	f.parts.add(a, cmd)
 }
 
-// check refuses flags that contradict each other. action is "build" or "watch".
-func (f *buildFlags) check(cmd *cobra.Command, action string, names []string) error {
+// check refuses flags that contradict each other. verb is "build", "push" or "watch".
+func (f *buildFlags) check(cmd *cobra.Command, verb string, names []string) error {
 	switch {
 	case f.all && len(names) > 0:
 		return usagef("give modules or --all, not both")
 	case f.all && len(f.parts.ops) > 0:
 		return usagef("give --op or --all, not both")
 	case !f.all && len(names)+len(f.parts.ops) == 0:
-		return usagef("nothing to %s: name modules (aiterctl list modules), or give --op or --all", action)
+		return usagef("nothing to %s: name modules (aiterctl list modules), or give --op or --all", verb)
 	case cmd.Flags().Changed("jobs") && f.jobs < 1:
 		return usagef("--jobs %d: expected 1 or more", f.jobs)
 	}
 	return errors.Join(checkPositive(cmd, "timeout", f.timeout, "90s or 20m"), checkPositive(cmd, "wait", f.wait, "90s or 20m"))
 }
 
-// checkPositive refuses a flag with a time of 0 or below.
+// checkPositive refuses a flag with a duration of 0 or less. examples are correct values, for the message.
 func checkPositive(cmd *cobra.Command, flag string, value time.Duration, examples string) error {
 	if cmd.Flags().Changed(flag) && value <= 0 {
 		return usagef("--%s %s: expected a time above 0, such as %s", flag, value, examples)
@@ -282,7 +283,7 @@ func newModuleReport(r jit.Result) moduleReport {
 		linked: r.Status == jit.Compiled,
 	}
 	for _, u := range r.Units {
-		if u.Status != "" { // else the build failed before this unit
+		if u.Status != "" { // "": the build failed before this unit
 			m.Units = append(m.Units, u)
 		}
 	}

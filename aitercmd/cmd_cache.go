@@ -122,12 +122,12 @@ func (a *app) printShares(s cache.Stats) error {
 	return a.table(rows)
 }
 
-// printExecutions prints the actions that went to a build farm, and the causes of those that ran here.
+// printExecutions prints the number of actions that were sent to a build farm, and why some of them ran on this machine.
 func (a *app) printExecutions(s cache.Stats) {
 	if s.Executions == 0 {
 		return
 	}
-	fmt.Fprintf(a.out, "\nbuild farm: %d compiles and links, of which %d ran here\n", s.Executions, s.ExecutionFaults)
+	fmt.Fprintf(a.out, "\nbuild farm: %d compiles and links, of which %d ran on this machine\n", s.Executions, s.ExecutionFaults)
 	for _, c := range s.Counts {
 		if c.Event == cache.Execution && c.Cause != "" {
 			fmt.Fprintf(a.out, "  %6d  %s (%.1f s)\n", c.N, c.Cause, c.Seconds)
@@ -135,12 +135,12 @@ func (a *app) printExecutions(s cache.Stats) {
 	}
 }
 
-// printPulls prints the sets that came from registries, and the causes of those that did not.
+// printPulls prints the number of pulls, and why some of them failed.
 func (a *app) printPulls(s cache.Stats) {
 	if s.Pulls == 0 {
 		return
 	}
-	fmt.Fprintf(a.out, "\npulls: %d, of which %d gave nothing; %s\n", s.Pulls, s.PullFaults, spelling.Count(s.Pulled, "pulled cache"))
+	fmt.Fprintf(a.out, "\npulls: %d, of which %d failed; %s\n", s.Pulls, s.PullFaults, spelling.Count(s.Pulled, "pulled cache"))
 	for _, c := range s.Counts {
 		if c.Event == cache.Pull && c.Cause != "" {
 			fmt.Fprintf(a.out, "  %6d  %s (%.1f s)\n", c.N, c.Cause, c.Seconds)
@@ -170,10 +170,10 @@ The command moves damaged entries to the folder quarantine, and the next build m
 them again. In a read-only cache they stay, and builds do not use them. The exit code
 is 6 if the command finds damage.
 
-The command also lists missing files: an artifact or a record names them, and they do
-not exist. They are no damage, because clean-cache and killed builds leave such gaps, and
-a build that needs a missing file makes it again. In a cache made by build --output a
-missing file is damage, because no build makes it there.
+The command also lists missing files: files that an artifact or a record names and that do
+not exist. They are not damage: clean-cache and killed builds leave such gaps, and a build
+that needs a missing file makes it again. In a cache made by build --output a missing file
+is damage, because no build makes it there.
 
 --rebuild compiles all stored modules again, in a temporary folder, and compares the
 bytes. It skips modules whose inputs have changed.`
@@ -286,7 +286,7 @@ func (a *app) printFaults(rep verifyReport) {
 		fmt.Fprintf(a.out, "%d entries, all intact\n", rep.Checked)
 	}
 	if n := len(rep.Missing); n > 0 {
-		fmt.Fprintf(a.out, "%s missing, which is no damage\n", spelling.Count(n, "file"))
+		fmt.Fprintf(a.out, "%s missing, which is not damage\n", spelling.Count(n, "file"))
 	}
 	for _, c := range rep.Rebuilt {
 		fmt.Fprintf(a.out, "%s for %s: %s\n", partName(c.Module, c.Part), c.Target, comparisonResult(c))

@@ -23,7 +23,7 @@ library. The command compiles nothing. It skips artifacts that are out of date; 
 
 const cacheImportLong = `Copy the artifacts of a prebuilt cache, which build --output or cache export wrote, to
 the cache of this user. The command checks all digests. It skips artifacts that are out
-of date, and those that the cache has.`
+of date, and those that the cache has already.`
 
 // cacheCopy copies artifacts between caches.
 type cacheCopy struct {
@@ -123,7 +123,7 @@ func (c *cacheCopy) importFrom(ctx context.Context, dir string) error {
 func (c *cacheCopy) openManager(ctx context.Context, path []string) (*jit.Manager, error) {
 	return c.app.openManager(ctx, func(s *settings.Settings) {
 		s.NoCompile = true
-		s.Remote = func(jit.SourceOptions) (jit.Source, error) { return nil, nil } // copies what is here
+		s.Remote = func(jit.SourceOptions) (jit.Source, error) { return nil, nil } // no pulls: only artifacts on this machine are copied
 		if path != nil {
 			s.Path = path
 		}
@@ -174,7 +174,7 @@ func (c *cacheCopy) find(ctx context.Context, m *jit.Manager, caches []*cache.Di
 		fmt.Fprintf(c.app.err, "skipped %s: %v\n", r.Request, r.Err)
 	}
 	if len(found) == 0 {
-		return nil, err // of all artifacts
+		return nil, err // the errors of all artifacts
 	}
 	return found, nil
 }
@@ -190,11 +190,11 @@ func (c *cacheCopy) checkFound(cfg *opconfig.Config, reqs []jit.Request, targets
 			if len(targets) > 0 {
 				what += " for " + join(targets)
 			}
-			return usagef("the caches have no artifact of %s; aiterctl cache list shows them", what)
+			return usagef("the caches have no artifact of %s; aiterctl cache list shows their artifacts", what)
 		}
 	}
 	if len(reqs) == 0 && len(targets) > 0 {
-		return usagef("the caches have no artifact for %s; aiterctl cache list shows them", join(targets))
+		return usagef("the caches have no artifact for %s; aiterctl cache list shows their artifacts", join(targets))
 	}
 	if len(reqs) == 0 {
 		return usagef("the caches have no artifacts; aiterctl build makes them")

@@ -109,7 +109,7 @@ func (a *app) cacheShow(name string) error {
 	switch {
 	case len(found) == 0:
 		return usagef("no artifact of %q: expected a module or an operator with an artifact, or %d or more digits of a digest; aiterctl "+
-			"cache list shows them", name, minDigits)
+			"cache list shows all artifacts", name, minDigits)
 	case len(found) > 1 && slices.ContainsFunc(found, func(x artifactItem) bool { return x.ID != found[0].ID }):
 		return usagef("%q has %d artifacts; give the digest of one, from aiterctl cache list %s", name, len(found), found[0].Module)
 	}

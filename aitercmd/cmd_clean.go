@@ -250,8 +250,8 @@ func (f partFilter) check(cfg *opconfig.Config, have []cache.Artifact) error {
 	return nil
 }
 
-// checkValue refuses a value that no module's axis of that name has. The error is that
-// of a module with the axis, if a module has it.
+// checkValue refuses a value that no module's axis of that name has. If some module has the
+// axis, the error lists the values of that module's axis.
 func checkValue(cfg *opconfig.Config, axis, value string) error {
 	var refusal error
 	for _, m := range cfg.Modules {

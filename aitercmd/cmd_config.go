@@ -63,7 +63,8 @@ func (a *app) useConfigFile(file string) error {
 		}
 	}
 	if len(a.sourceRoots()) > 1 {
-		return usagef("the configuration %s is in one source folder, and there are %d: %q", file, len(a.sourceRoots()), a.sourceRoots())
+		return usagef("the configuration %s belongs to one source folder, but %d are given: %q; give only its folder", file,
+			len(a.sourceRoots()), a.sourceRoots())
 	}
 	root, err := filepath.Abs(a.sourceRoots()[0])
 	if err != nil {
@@ -140,7 +141,7 @@ func (a *app) printMistakes(v validation) {
 	}
 }
 
-// validated returns the configurations that the user names: those of the folders, else that in the program.
+// validated returns the configurations to report on: those of the source folders, or without folders the one in the program.
 func validated(cfg *opconfig.Config) []*opconfig.Config {
 	all := cfg.Joined()
 	if len(all) > 1 {

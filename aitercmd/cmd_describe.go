@@ -41,7 +41,8 @@ func (a *app) describe(name string) error {
 	return unknownName(name, errOp, errModule)
 }
 
-// unknownName returns the error for the kind of name that this name resembles.
+// unknownName returns the error for a name that is neither an operator nor a module: errOp or errModule, whichever kind of
+// name it resembles more.
 func unknownName(name string, errOp, errModule error) error {
 	var op *opconfig.UnknownOpError
 	var module *opconfig.UnknownModuleError
@@ -52,7 +53,7 @@ func unknownName(name string, errOp, errModule error) error {
 	return errOp
 }
 
-// nearestName returns the error of an unknown name for the kind of which a name resembles it, else that of modules.
+// nearestName returns errOp if an unknown name resembles the name of an operator and of no module, else errModule.
 func nearestName(errOp, errModule error) error {
 	var op *opconfig.UnknownOpError
 	var module *opconfig.UnknownModuleError
@@ -102,9 +103,10 @@ type argDescription struct {
 	Default *string `json:"default"` // null: the argument is required
 	Written bool    `json:"written"` // the operator writes the argument
 	Shape   string  `json:"shape"`   // "(B, D, L)", "" if it is not declared
-	// DTypes are element types, and arguments whose element type is allowed; none if they are not declared.
+	// DTypes are the allowed element types, and the names of arguments whose element type is allowed. It is empty if
+	// the configuration does not declare them.
 	DTypes  []string `json:"dtypes"`
-	Strides string   `json:"strides"` // "any" or "row-major"; "" for an argument that is no tensor
+	Strides string   `json:"strides"` // "any" or "row-major"; "" for an argument that is not a tensor
 	Doc     string   `json:"doc"`
 }
 
@@ -144,8 +146,8 @@ func (a *app) describeOp(m *opconfig.Module, op *opconfig.Op) error {
 	return a.table(wrapLast(argRows(d.Args), a.width))
 }
 
-// wrapLast breaks the cells of the last column into rows so that lines end within a width. It keeps the rows if the width
-// is 0 or leaves too little for the column.
+// wrapLast breaks the cells of the last column into several rows, so that a line has at most width characters. It changes
+// nothing if width is 0 or leaves too little for the column.
 func wrapLast(rows [][]string, width int) [][]string {
 	const gap, least = 2, 20
 	last := len(rows[0]) - 1
@@ -187,7 +189,8 @@ func newArgDescription(arg schema.Arg, decl opconfig.Argument) argDescription {
 	return d
 }
 
-// argRows returns a table of arguments. It leaves out columns for which the configuration has no entry.
+// argRows returns a table of arguments. It leaves out shape, element type, strides and description if the configuration
+// declares none of them.
 func argRows(list []argDescription) [][]string {
 	rows := [][]string{{"ARGUMENT", "TYPE", "DEFAULT", "ACCESS", "SHAPE", "ELEMENT TYPE", "STRIDES", "DESCRIPTION"}}
 	for _, d := range list {
@@ -206,7 +209,7 @@ func argRows(list []argDescription) [][]string {
 	return rows
 }
 
-// columns returns some columns of a table.
+// columns returns the columns of a table whose indices are in keep.
 func columns(rows [][]string, keep ...int) [][]string {
 	var list [][]string
 	for _, row := range rows {
@@ -323,7 +326,7 @@ func flagLines(t map[string][]string) []string {
 	return lines
 }
 
-// formatCondition describes the condition of a source, "" for none. text returns that of a value of an axis.
+// formatCondition describes the condition of a source, "" for none. text formats a value of an axis.
 func formatCondition(w opconfig.When, text func(string) string) string {
 	var parts []string
 	if len(w.Vendor) > 0 {

@@ -14,9 +14,9 @@ import (
 )
 
 const doctorLong = `Check the variables, the caches, the configuration, the compilers and the devices of
-this machine, and print the missing ones with the commands that install them. The
-command fails only if no operator can be built or loaded from a prebuilt cache. That
-needs neither GPUs nor their compilers.`
+this machine, and print commands that install what is missing. The command fails only if
+this machine can neither build an operator nor load one from a prebuilt cache. Building
+for the CPU needs neither a GPU nor a compiler for GPUs.`
 
 // check is one check of doctor.
 type check struct {

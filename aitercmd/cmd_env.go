@@ -14,8 +14,8 @@ import (
 )
 
 const envLong = `Print each setting with its value, and whether a flag, a variable or the default
-supplies it. The command reads the shared flags. Variables with the prefix AITER_ that
-nothing reads follow: they are misspelled.`
+supplies it. The shared flags of this command line count too. The command also lists
+variables with the prefix AITER_ that nothing reads, because they are probably misspelled.`
 
 // envReport is the output of env --json.
 type envReport struct {

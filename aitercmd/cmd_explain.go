@@ -84,7 +84,7 @@ func (a *app) explain(ctx context.Context, module, arch string, parts *partFlags
 	return nil
 }
 
-// explanation is that of a request, with the pulled caches for its module and target.
+// explanation explains a request, and lists the pulled caches for its module and target.
 type explanation struct {
 	*jit.Explanation
 	Pulled    []pulledUse       `json:"pulled"`
@@ -92,7 +92,7 @@ type explanation struct {
 	Suspended *fleet.Suspension `json:"suspended"` // null: a build that misses something queries the registry
 }
 
-// pulledUse is a pulled cache, and what it does for a request.
+// pulledUse is a pulled cache, and whether a build of a request would use it.
 type pulledUse struct {
 	fleet.PulledCache
 	Has  bool   `json:"has"`  // it has the library that a build would use
@@ -113,7 +113,7 @@ func newExplanation(x *jit.Explanation, st fleet.State) explanation {
 		case x.Artifact != "":
 			use.Miss = "not needed: the library is in " + cmp.Or(x.ReadOnly, "the cache")
 		default:
-			use.Miss = "its artifacts are of other inputs: " + firstMiss(x)
+			use.Miss = "its artifacts were built from other inputs: " + firstMiss(x)
 		}
 		out.Pulled = append(out.Pulled, use)
 	}

@@ -107,7 +107,8 @@ type goWriter struct {
 // name returns the exported Go name of an operator or an argument.
 func (g *goWriter) name(of string) string { return cmp.Or(g.names[of], goName(of)) }
 
-// check refuses names that are no exported Go names, that belong to nothing, or that are equal.
+// check refuses a name that is not an exported Go name, a name for an unknown operator or argument, and one name for two
+// operators or two arguments.
 func (g *goWriter) check(ops []*opconfig.Op) error {
 	unused := maps.Clone(g.names)
 	methods := map[string]string{"Ops": "the type of all operators", "New": "the function that looks them up",
@@ -115,15 +116,15 @@ func (g *goWriter) check(ops []*opconfig.Op) error {
 	for _, op := range ops {
 		delete(unused, op.Name)
 		if other := methods[g.name(op.Name)]; other != "" {
-			return usagef("%s would be %s in Go, as %s; give it another name with --name %s=NAME", op.Name, g.name(op.Name), other, op.Name)
+			return usagef("%s and %s would both be %s in Go; give another name with --name %s=NAME", op.Name, other, g.name(op.Name), op.Name)
 		}
 		methods[g.name(op.Name)] = op.Name
 		fields := map[string]string{}
 		for _, arg := range op.Schema.Args {
 			delete(unused, arg.Name)
 			if other := fields[g.name(arg.Name)]; other != "" {
-				return usagef("argument %s of %s would be %s in Go, as %s; give it another name with --name %s=NAME",
-					arg.Name, op.Name, g.name(arg.Name), other, arg.Name)
+				return usagef("arguments %s and %s of %s would both be %s in Go; give another name with --name %s=NAME",
+					arg.Name, other, op.Name, g.name(arg.Name), arg.Name)
 			}
 			fields[g.name(arg.Name)] = arg.Name
 		}
@@ -206,7 +207,7 @@ func (g *goWriter) operator(op *opconfig.Op) error {
 func (g *goWriter) returning(op *opconfig.Op, name, set, call string) error {
 	kind, ok := map[schema.Kind]string{schema.Int: "int64", schema.Float: "float64", schema.Bool: "bool"}[op.Schema.Result()]
 	if !ok {
-		return usagef("%s: Go programs cannot take the result %s; expected int, bool or float", op.Name, schema.Results(op.Schema.Returns))
+		return usagef("%s: Go programs cannot receive the result %s; expected int, bool or float", op.Name, schema.Results(op.Schema.Returns))
 	}
 	fmt.Fprintf(&g.b, "func (o *Ops) %s(ctx context.Context, a %[1]s) (result %s, err error) {\n%svar v any\n"+
 		"if o.onHost.Type != 0 {\nv, err = o.%[4]s.CallHostReturning(ctx, o.onHost, %[5]s)\n} else {\n"+
@@ -215,7 +216,7 @@ func (g *goWriter) returning(op *opconfig.Op, name, set, call string) error {
 	return nil
 }
 
-// The widths of a comment above a field and of one behind it.
+// The largest widths, in characters, of a comment above a field and of one behind it.
 const maxComment, maxBehind = 100, 80
 
 // field writes a field of a struct. A long comment is above it.

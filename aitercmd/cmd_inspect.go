@@ -23,18 +23,18 @@ import (
 const inspectLong = `Show properties of the machine code of each GPU kernel in a module: registers, spills,
 local memory, waves per SIMD unit, and the instructions of its hottest loop. The command
 builds the module for the targets of --arch if the cache does not have it. It needs no
-GPU. Its argument may also be a shared library. It prints a summary and the worst kernels:
-those with spills or scratch memory, then those with the fewest waves. --all prints the
-others too, --wide all columns, and --asm the instructions.
+GPU. Its argument may also be the path of a shared library. It prints a summary and the
+worst kernels: those with spills or scratch memory, then those with the fewest waves. --all
+prints the others too, --wide prints all columns, and --asm prints the instructions.
 
 For an NVIDIA GPU the waves are the warps of a scheduler, VGPR is the registers of a
-thread, LDS is shared memory, as cuobjdump counts it, and SCRATCH is local memory. Spilled
-registers are in local memory; the code does not distinguish them from arrays.
+thread, LDS is shared memory, as cuobjdump counts it, and SCRATCH is local memory. Local
+memory has spilled registers and arrays; the machine code does not distinguish them.
 
 The hottest loop is the innermost loop that moves the most bytes. The command counts its
-instructions if it finds a disassembler. For AMD this is llvm-objdump: by LLVM_OBJDUMP,
-next to hipcc, or on PATH. For NVIDIA it is cuobjdump with nvdisasm: by CUOBJDUMP, next to
-nvcc, or on PATH.`
+instructions if it finds a disassembler. For AMD this is llvm-objdump: the one that
+LLVM_OBJDUMP names, the one next to hipcc, or the one on PATH. For NVIDIA it is cuobjdump
+with nvdisasm: the one that CUOBJDUMP names, the one next to nvcc, or the one on PATH.`
 
 const inspectExample = `  aiterctl inspect module_causal_conv1d --arch gfx942
   aiterctl inspect module_causal_conv1d --arch gfx942,gfx1201 --kernel 'fwd.*bf16' --json
@@ -104,8 +104,8 @@ func (a *app) inspect(ctx context.Context, f *inspectFlags, name string) error {
 	return a.printKernels(f, list)
 }
 
-// disassemblers finds the disassembler of each vendor when code needs it. It returns no text for code without a
-// disassembler, and for code that it does not support, and prints one warning for each vendor.
+// disassemblers finds the disassembler of each vendor when code needs it. If there is none, or if it does not support the
+// code, disassemblers returns no text and prints one warning for each vendor.
 type disassemblers struct {
 	finder   *toolchain.Finder
 	warnings io.Writer

@@ -105,7 +105,7 @@ func sortKernels(list []kernelItem, order string) {
 		case "waves":
 			return cmp.Compare(x.Waves, y.Waves)
 		case "spills":
-			return cmp.Or(cmp.Compare(spills(y), spills(x)), cmp.Compare(y.Scratch, x.Scratch)) // NVIDIA's are in local memory
+			return cmp.Or(cmp.Compare(spills(y), spills(x)), cmp.Compare(y.Scratch, x.Scratch)) // NVIDIA's spills are in local memory
 		case "vgprs":
 			return cmp.Compare(y.VGPRs+y.AGPRs, x.VGPRs+x.AGPRs)
 		case "lds":
@@ -182,7 +182,7 @@ func summaries(list []kernelItem) []string {
 	return lines
 }
 
-// shortRows returns the table without --wide, in which the names take what the line leaves.
+// shortRows returns the table without --wide. It shortens names so that lines have at most a.width characters.
 func (a *app) shortRows(list []kernelItem) [][]string {
 	rows := [][]string{{"TARGET", "WAVES", "LIMITED BY", "VGPR", "SCRATCH", "LDS", "LOOP", "KERNEL"}}
 	amd := slices.ContainsFunc(list, func(x kernelItem) bool { return !codeobject.IsCUDA(x.Target) })
@@ -227,7 +227,7 @@ func (a *app) printCode(f *inspectFlags, list []kernelItem) error {
 	}
 	for i, x := range list {
 		if x.code == nil {
-			return fmt.Errorf("the instructions of %s are unknown: no disassembler; aiterctl help inspect lists the searched places", x.Kernel)
+			return fmt.Errorf("the instructions of %s are unknown: no disassembler; aiterctl help inspect lists where it is searched", x.Kernel)
 		}
 		if i > 0 {
 			fmt.Fprintln(a.out)

@@ -141,7 +141,7 @@ func TestInspectCUDA(t *testing.T) {
 	}
 }
 
-// The worst kernel comes first, names end where the line ends, and a summary counts the rest.
+// The worst kernel is first, long names are shortened to the width of the line, and the last line counts the kernels left out.
 func TestInspectTable(t *testing.T) {
 	out := tempFile(t)
 	a := &app{out: out, width: 70}

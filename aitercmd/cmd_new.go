@@ -24,7 +24,7 @@ var operatorTemplate string
 const newOperatorLong = `Write a Go module with an operator of your own into a new or empty folder: its
 configuration, kernels for GPUs and the CPU, a reference with tests, a call with named
 arguments, a program with all commands of aiterctl, a program that calls the operator, and
-a README. It computes out = x + alpha * y; change it into yours.`
+a README. The operator computes out = x + alpha * y; change it into your own.`
 
 func newNew(a *app) *cobra.Command {
 	cmd := group(&cobra.Command{Use: "new", Short: "Write the files of a new operator"})
@@ -53,7 +53,7 @@ func newNewOperator(a *app) *cobra.Command {
 
 var operatorName = regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
 
-// demo is the name of a written program, beside the one with the operator's name.
+// demo is the name of the generated program that calls the operator. The other generated program has the operator's name.
 const demo = "demo"
 
 // newOperatorData has the fields of the template of an operator.

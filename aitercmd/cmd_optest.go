@@ -22,13 +22,13 @@ fails with exit code 6 if an output is wrong.
 Without sizes the command tests the named configurations in every type: small ones,
 and the layers of models. On the CPU it leaves out those of more than 4 Mi elements,
 unless --config or --case names them. With sizes it tests every combination of them. An
-operator of a program's own has the cases of its declaration, each with a type.
+operator that the program declares has the cases of its declaration, each with a type.
 
 The command times 100 calls after 10 warm-up calls, by the device's events (GPU) or
 the clock (CPU). Before each call it flushes the caches (GPU) or changes to other
 tensors (CPU); --warm leaves the caches as they are. GB/s counts each input once and
-each output once. "% of copy" is the time of a copy of as many bytes, which is measured
-in the same way, over the operator's time.`
+each output once. "% OF COPY" is the time of a copy of as many bytes, measured in the
+same way, divided by the operator's time.`
 
 // opParamsLong returns the part of the help that concerns the operator's own flags.
 func (a *app) opParamsLong(cmd string) string {
@@ -110,7 +110,8 @@ func (f *testFlags) check() error {
 	return errors.Join(f.checkNames(), f.timingFlags.check())
 }
 
-// testLimit is the number of elements up to which the CPU is fast, reference included.
+// testLimit is the largest number of elements of a case that the CPU tests by default. Larger cases take long, because of the
+// reference too.
 const testLimit = 4 << 20
 
 // cases returns the cases for the device.

@@ -139,7 +139,7 @@ func heading(numbers, options []paramFlag) []string {
 	return slices.Concat([]string{"CONFIG"}, headings(numbers), []string{"DTYPE"}, headings(options))
 }
 
-// kind returns the case's type and choices, in messages.
+// kind returns the case's type and choices, for messages.
 func (t *testCase) kind() string {
 	words := []string{t.DType}
 	for _, p := range ofKind(paramsOf(t.op), optests.Choice) {

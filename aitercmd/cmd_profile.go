@@ -19,22 +19,22 @@ import (
 )
 
 const profileLong = `Show where the time of calls goes: build, load, allocations, uploads, launches, kernels,
-downloads, waits and gaps. The first call and later calls are apart.
+downloads, waits and gaps. The first call and later calls are shown separately.
 
 The tensors stay on the device between the calls. With --host each call begins and ends
 in host memory: pipelined, with pinned and with other memory, and one step after the
-other (allocate, upload, call, wait, download, free). On the CPU only the latter.
-Devices measure kernels and queued copies with events; other times are those of the host.
+other (allocate, upload, call, wait, download, free). On the CPU there are no pipelined
+calls. Devices measure kernels and queued copies with events; the host measures the rest.
 
---html writes a page with a timeline, --trace a file for Perfetto (ui.perfetto.dev) and
-chrome://tracing. --json prints all figures.
+--html writes a page with a timeline. --trace writes a file for Perfetto (ui.perfetto.dev)
+and chrome://tracing. --json prints all figures.
 
 --counters runs the command again under the profiler of the GPU's vendor, rocprofv3 or
-ncu, and adds its counters. ROCPROFV3 or NCU names the program; else it is looked for in
+ncu, and adds its counters. ROCPROFV3 or NCU names the profiler; else the command looks in
 PATH, and in the folders of ROCm or of CUDA and Nsight Compute.
 
---import reads CSV files of rocprofv3 (traces of kernels, API calls, memory copies and
-allocations, statistics, counters, agents) and of ncu (--csv) instead of a measurement.`
+--import does not measure: it reads CSV files of rocprofv3 (traces of kernels, API calls,
+memory copies and allocations, statistics, counters, agents) and of ncu (--csv).`
 
 const profileExample = `  aiterctl profile causal_conv1d_fwd --dtype bfloat16 --html profile.html --trace profile.json
   aiterctl profile causal_conv1d_fwd --batch 16 --dim 2048 --seqlen 4096 --host
@@ -211,7 +211,7 @@ type period struct {
 	start, end time.Duration
 }
 
-// record records the calls of a case, after one that is not recorded.
+// record records the calls of a case, after one call outside of the recorded period.
 func (b *opSession) record(ctx context.Context, f *profileFlags, c optests.Case) (list []period, err error) {
 	problem, err := b.decl.GenerateForTiming(c)
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 	"github.com/aiter-go/aiter/trace"
 )
 
-// recordHost records calls that begin and end in host memory: pipelined ones, unless this is the memory of the device, and the
-// steps one after the other.
+// recordHost records calls that begin and end in host memory: pipelined calls, except on the CPU, and calls whose steps run one
+// after the other.
 func (b *opSession) recordHost(ctx context.Context, f *profileFlags, problem *optests.Problem, title string) (list []period, err error) {
-	type way struct {
+	type method struct {
 		title string
 		call  func() error
 	}
-	ways := []way{{"one step after the other", func() error { return b.callFromHost(ctx, problem) }}}
+	methods := []method{{"one step after the other", func() error { return b.callFromHost(ctx, problem) }}}
 	if !b.device.IsHost() {
 		pinned, failed := optests.Runner{Device: optests.Pinned(b.driver)}.Upload(problem)
 		if failed != nil {
@@ -28,20 +28,20 @@ func (b *opSession) recordHost(ctx context.Context, f *profileFlags, problem *op
 		pipelined := func(args []any) func() error {
 			return func() error { return b.op.CallHost(ctx, b.device, args...) }
 		}
-		ways = append([]way{{"pipelined, pinned memory", pipelined(pinned.Args)}, {"pipelined", pipelined(problem.Args)}}, ways...)
+		methods = append([]method{{"pipelined, pinned memory", pipelined(pinned.Args)}, {"pipelined", pipelined(problem.Args)}}, methods...)
 	}
-	for _, w := range ways {
-		p, err := b.recordCalls(f.calls, w.call)
+	for _, m := range methods {
+		p, err := b.recordCalls(f.calls, m.call)
 		if err != nil {
 			return nil, err
 		}
-		p.title = title + ", " + w.title
+		p.title = title + ", " + m.title
 		list = append(list, p)
 	}
 	return list, nil
 }
 
-// recordCalls records calls that wait for their results, after one that builds what they need.
+// recordCalls records n calls that wait for their results. A first call, which is not recorded, builds what they need.
 func (b *opSession) recordCalls(n int, call func() error) (p period, err error) {
 	if err := call(); err != nil {
 		return p, err
@@ -106,7 +106,7 @@ func (b *opSession) callFromHost(ctx context.Context, p *optests.Problem) (err e
 	return nil
 }
 
-// toDevice makes a tensor on the device, and copies the elements unless the operator does not read them.
+// toDevice makes a tensor on the device. It copies the elements of t, except for a pure output, which the operator does not read.
 func (b *opSession) toDevice(ctx context.Context, t *tensor.Tensor, pure bool) (*tensor.Tensor, error) {
 	if !pure {
 		return b.reg.Devices().Upload(ctx, t, b.device)

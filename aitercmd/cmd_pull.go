@@ -21,7 +21,7 @@ Without --output the kernels become read-only caches below the kernel cache. Pro
 with this REF in AITER_JIT_REMOTE find them there and open no connection. --output DIR writes a prebuilt
 cache instead, for AITER_JIT_PATH, as build --output does.
 
-A pull that is not complete within --timeout fails. Without --output another one continues it.`
+A pull that is not complete within --timeout fails. Without --output the next pull continues it.`
 
 // pullFlags are the flags of pull.
 type pullFlags struct {
@@ -101,7 +101,7 @@ func (a *app) pullTargets(ctx context.Context, f *pullFlags) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := []string{target.Host().String()} // of the support library
+	names := []string{target.Host().String()} // the target of the support library
 	for _, t := range list {
 		names = append(names, t.String())
 	}
@@ -142,7 +142,7 @@ func (a *app) printPull(rep fleet.PullReport, last string) error {
 	return err
 }
 
-// printSet prints the artifacts of a set, its digest, and who has signed it.
+// printSet prints the artifacts of a set, its digest, and the key that signed it.
 func (a *app) printSet(rep fleet.PullReport) error {
 	rows := [][]string{{"MODULE", "TARGET", "SIZE", "PACKED", "DIGEST"}}
 	for _, l := range rep.Layers {

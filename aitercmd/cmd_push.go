@@ -28,8 +28,9 @@ public half belongs in AITER_JIT_KEYS of the nodes. Without it, sign the digest 
 or have nodes name the digest.
 
 The credentials are those of docker login. A REF without a scheme or with oci:// uses TLS, except
-on this machine; oci+http:// never does. REF may be file:///DIR: an OCI image layout is written
-there, to be uploaded to a web server or a bucket, which nodes name as https://HOST/DIR.`
+for a registry on this machine. A REF with oci+http:// does not use TLS. With file:///DIR the
+command writes an OCI image layout to DIR. Upload it to a web server or a bucket; nodes name it
+as https://HOST/DIR.`
 
 // pushFlags are the flags of push.
 type pushFlags struct {
@@ -108,7 +109,7 @@ func (a *app) push(ctx context.Context, f *pushFlags, reference string, names []
 	return a.printPush(rep)
 }
 
-// built returns the folder that push sends: that of --from, or a temporary one with a new build.
+// built returns the folder to push: that of --from, or a temporary folder with a new build, which remove deletes.
 func (a *app) built(ctx context.Context, f *pushFlags, names []string) (dir string, remove func(), err error) {
 	if f.from != "" {
 		return f.from, func() {}, nil
@@ -119,7 +120,7 @@ func (a *app) built(ctx context.Context, f *pushFlags, names []string) (dir stri
 	}
 	remove = func() { _ = os.RemoveAll(tmp) }
 	f.output = filepath.Join(tmp, "set")
-	silent := *a // the report is that of the push
+	silent := *a // only the push prints a report
 	silent.out = io.Discard
 	if err := silent.build(ctx, &f.buildCommandFlags, names); err != nil {
 		remove()

@@ -87,8 +87,8 @@ func (f *runFlags) addProblem(a *app, fl *pflag.FlagSet) {
 	fl.StringArrayVar(&f.args, "arg", nil, "an argument of any operator: `NAME=VALUE`, see above")
 	fl.StringArrayVar(&f.out, "out", nil,
 		"write an argument to a file: `NAME=FILE.npy`, NAME=FILE.safetensors, or all outputs to FILE.safetensors")
-	fl.StringVar(&f.dtype, "dtype", "float32", "activations: float32, float16 or bfloat16")
-	fl.StringVar(&f.weightDType, "weight_dtype", "", "weight and bias (default: that of --dtype)")
+	fl.StringVar(&f.dtype, "dtype", "float32", "element type of the activations: float32, float16 or bfloat16")
+	fl.StringVar(&f.weightDType, "weight_dtype", "", "element type of weight and bias (default: that of --dtype)")
 	fl.BoolVar(&f.slice, "slice", false, "make tensors slices of larger buffers, with odd strides")
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of the random inputs")
 	fl.SetNormalizeFunc(normalizeFlags(f.params))
@@ -227,7 +227,7 @@ func builtFor(reg *registry.Registry, dev tensor.Device, requested target.Target
 	return requested.String()
 }
 
-// compareOutputs fills in the outputs, compared with the reference under --verify.
+// compareOutputs fills in the outputs of the report. With --verify it compares them with the reference.
 func (t *opRun) compareOutputs(rep *runReport, got map[string]*tensor.Tensor) error {
 	if !t.flags.verify {
 		for _, o := range t.problem.Outputs {
@@ -247,7 +247,8 @@ func (t *opRun) compareOutputs(rep *runReport, got map[string]*tensor.Tensor) er
 	return nil
 }
 
-// timeFirst times the first call, with the search for the compiler, build and load. result is that of an operator that has one.
+// timeFirst times the first call, which includes the search for the compiler, the build and the load. result is the operator's
+// result, nil for an operator without one.
 func (t *opRun) timeFirst(ctx context.Context, args []any) (took time.Duration, result any, err error) {
 	start := time.Now()
 	if t.op.Schema().Result() == schema.Invalid {

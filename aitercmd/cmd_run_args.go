@@ -55,7 +55,7 @@ func parseArgSpec(text string) (s argSpec, err error) {
 		}
 		n, err := strconv.ParseInt(word, 10, 64)
 		if err != nil || n < 0 {
-			return s, usagef("%q: size %q: expected a number from 0", text, word)
+			return s, usagef("%q: size %q: expected an integer of 0 or more", text, word)
 		}
 		s.shape = append(s.shape, n)
 	}
@@ -95,7 +95,7 @@ func parseFilling(text string, dt tensor.DType) (f filling, err error) {
 		return f, usagef("contents %q are for floating-point tensors, and this one is %s; write uniform(LOW,HIGH), range, zeros or ones",
 			text, dt)
 	case kind == "uniform" && !given && !dt.IsFloat() && dt != tensor.Bool:
-		return f, usagef("contents %q of a tensor of %s need bounds: uniform(LOW,HIGH), HIGH excluded", text, dt)
+		return f, usagef("contents %q need bounds for a tensor of %s: uniform(LOW,HIGH), HIGH excluded", text, dt)
 	case kind == "uniform" && !(f.a < f.b):
 		return f, usagef("contents %q: expected LOW below HIGH", text)
 	}
@@ -138,7 +138,7 @@ func (f *runFlags) schemaProblem(a *app, op *registry.Op) (*optests.Problem, err
 	if err != nil {
 		return nil, err
 	}
-	for _, a := range op.Schema().Args { // in the schema's order, and those like another one last
+	for _, a := range op.Schema().Args { // first those with a shape of their own, then those like another tensor
 		if s, ok := specs[a.Name]; ok && s.like == "" {
 			if given[a.Name], err = f.makeTensor(a.Name, s); err != nil {
 				return nil, err
@@ -151,7 +151,7 @@ func (f *runFlags) schemaProblem(a *app, op *registry.Op) (*optests.Problem, err
 		}
 		other, ok := given[s.like].(*tensor.Tensor)
 		if !ok || specs[s.like].like != "" {
-			return nil, usagef("--arg %s=like:%s: %s is no tensor that is given with its shape", name, s.like, s.like)
+			return nil, usagef("--arg %s=like:%s: %s is not a tensor that --in or --arg gives with its shape", name, s.like, s.like)
 		}
 		s.dtype, s.shape = other.DType(), other.Shape()
 		if given[name], err = f.makeTensor(name, s); err != nil {
@@ -222,7 +222,7 @@ func (f *runFlags) argSpecs(op string, s schema.Schema, given map[string]any) (m
 	return specs, nil
 }
 
-// parseScalar parses an argument that is no tensor.
+// parseScalar parses an argument that is not a tensor.
 func parseScalar(kind schema.Kind, text string) (value any, err error) {
 	switch kind {
 	case schema.Bool:
@@ -239,7 +239,7 @@ func parseScalar(kind schema.Kind, text string) (value any, err error) {
 		return nil, fmt.Errorf("arguments of type %s cannot be given; leave it out to use its default", kind)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%q is no %s", text, kind)
+		return nil, fmt.Errorf("%q is not a value of type %s", text, kind)
 	}
 	return value, nil
 }
@@ -253,7 +253,7 @@ func parseIntList(text string) (any, error) {
 	for word := range strings.SplitSeq(text, ",") {
 		n, err := strconv.ParseInt(strings.TrimSpace(word), 0, 64)
 		if err != nil {
-			return nil, fmt.Errorf("%q is no %s; write integers as 1,2,3", text, schema.IntList)
+			return nil, fmt.Errorf("%q is not a value of type %s; write integers as 1,2,3", text, schema.IntList)
 		}
 		list = append(list, n)
 	}
@@ -288,8 +288,8 @@ func (f *runFlags) makeTensor(name string, s argSpec) (*tensor.Tensor, error) {
 	return t, nil
 }
 
-// positional puts arguments into the schema's order. It leaves out the last ones that are not given, and gives the
-// others their defaults.
+// positional puts arguments into the schema's order. Arguments that are not given have their defaults, or are left out at
+// the end of the list.
 func positional(op *registry.Op, given map[string]any) (*optests.Problem, error) {
 	p, s := &optests.Problem{Op: op.Name()}, op.Schema()
 	count := s.Required()
@@ -330,7 +330,8 @@ func describeArgs(p *optests.Problem) string {
 	return strings.Join(words, ", ")
 }
 
-// bySchema reports whether the arguments are given by the schema: the operator is of no family of aiter, or --arg is used.
+// bySchema reports whether --in and --arg give the arguments by their names in the schema. That is so for an operator outside
+// of aiter's families, and with --arg.
 func (f *runFlags) bySchema(a *app, op string) bool {
 	return len(f.args) > 0 || a.listed(op) || !slices.Contains(optests.Operators(), op)
 }

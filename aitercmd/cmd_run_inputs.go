@@ -52,7 +52,7 @@ func (f *runFlags) problem(a *app, cmd *cobra.Command, op *registry.Op) (p *opte
 	return p, nil
 }
 
-// listedProblem makes a case that the operator lists: that of --case, else the first.
+// listedProblem makes the problem of a case that the operator lists: the case of --case, else the first one.
 func (f *runFlags) listedProblem(a *app, name string) (*optests.Problem, error) {
 	op, err := a.declaration(name)
 	if err != nil {
@@ -91,7 +91,7 @@ func (f *runFlags) makeProblem(op optests.Declaration, fl *pflag.FlagSet) (*opte
 		return nil, err
 	}
 	for _, p := range f.params {
-		if fl.Changed(p.Name) && len(p.given()) > 0 { // an argument of the operator that is no tensor
+		if fl.Changed(p.Name) && len(p.given()) > 0 { // an argument of the operator that is not a tensor
 			given[p.Name] = p.given()[0]
 		}
 	}

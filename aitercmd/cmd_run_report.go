@@ -50,7 +50,7 @@ func (o outputReport) MarshalJSON() ([]byte, error) {
 	}{Name: o.Name, Elements: o.Elements})
 }
 
-// jsonResult returns a result as JSON can express it.
+// jsonResult returns a result that JSON can express: NaN and infinities as text, other values unchanged.
 func jsonResult(v any) any {
 	if f, ok := v.(float64); ok && (math.IsNaN(f) || math.IsInf(f, 0)) {
 		return fmt.Sprint(f)

@@ -16,26 +16,27 @@ import (
 )
 
 const tuneLong = `Find the launch parameters with which an operator is fastest on this device, and keep
-them beside its code in the cache. Calls use them with AITER_TUNE=1 (Options.Tune of
-package registry). The operator's configuration declares the parameters and their
+them in the cache, for the operator's library. Calls use them with AITER_TUNE=1
+(Options.Tune of package registry). The operator's configuration declares the parameters and their
 values (tune.NAME of the operator).
 
 The command measures each case of --shapes or of the flags, as test has them. It tries
 all combinations of the values of those parameters that a call of the case reads. First
 it compares the results of each combination with the float64 reference: a wrong one is
 left out, and the command fails with exit code 6 at the end. Then it times all
-combinations and the operator's own plan in turns, with flushed caches, and leaves out
-those that are significantly slower. The winner is kept if new measurements beside the
-plan show that it is faster by 2% or more; else the plan is kept.
+combinations and the operator's own launch plan alternately, with flushed caches, and
+leaves out those that are significantly slower. It measures the fastest combination and
+the plan once more. If the combination is significantly faster, by 2% or more, the command
+keeps it, else the plan.
 
-A choice is for the operator, the device, its driver, the library, and the class of the
-shapes: the types and layouts of the tensors, and their sizes up to the next power of
-two. Sizes up to 16 are classes of their own. Of several cases of a class the last one
-decides. explain shows what is kept, and build --output and cache export copy it.
+A choice holds for one operator, device, driver, library and class of shapes. A class has
+the types and layouts of the tensors, and their sizes up to the next power of two; each
+size up to 16 is a class of its own. Of several cases of a class the last one decides.
+explain shows what is kept, and build --output and cache export copy it.
 
 Each line of --shapes FILE has sizes and options of cases, with several values after
-commas: "batch=1,2 dim=4096 seqlen=2048 dtype=bfloat16". An operator of a program's own
-has a name of a case on each line. Text after # is a comment.`
+commas: "batch=1,2 dim=4096 seqlen=2048 dtype=bfloat16". For an operator that the program
+declares, each line has the name of a case. Text after # is a comment.`
 
 const tuneExample = `  aiterctl tune causal_conv1d_fwd --batch 4 --dim 2048 --seqlen 1024,4096 --dtype bfloat16
   aiterctl tune causal_conv1d_bwd --shapes service.shapes --device cuda:0

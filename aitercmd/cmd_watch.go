@@ -26,8 +26,8 @@ compiled units, and the compiler's messages. After a failed build it builds agai
 a file changes. After a mistake in the configuration it uses the previous configuration.
 Ctrl-C ends it.
 
-Only changes of content count: a file with a new time and the same content starts no
-build. With --test the command compares the operators of built modules with the
+Only changes of content count: a file with a new modification time and the same content
+starts no build. With --test the command compares the operators of built modules with the
 reference, in small configurations, on this machine. The Enter key tests all operators.
 
 With --json each line on stdout is an object whose "event" is "watching",
@@ -159,7 +159,7 @@ func (w *watchRun) loop(ctx context.Context) error {
 	return nil
 }
 
-// next waits for changes or for the Enter key. pressed is true for the key.
+// next waits for changes or for the Enter key. pressed reports whether the key was pressed.
 func (w *watchRun) next(ctx context.Context, enter <-chan struct{}) (changes []watch.Change, pressed bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

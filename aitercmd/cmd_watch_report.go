@@ -23,7 +23,7 @@ type watchReporter interface {
 
 func (a *app) newWatchReporter() watchReporter {
 	root := ""
-	if roots := a.settings().Folders(); len(roots) == 1 { // of several roots, paths are printed in full
+	if roots := a.settings().Folders(); len(roots) == 1 { // with several roots, paths are printed in full
 		root = realPath(roots[0])
 	}
 	if a.json {

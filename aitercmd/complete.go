@@ -64,8 +64,9 @@ func (a *app) axisValues(*cobra.Command, []string, string) ([]cobra.Completion, 
 	return words, cobra.ShellCompDirectiveNoFileComp
 }
 
-// namedOperator finds the operator that a command line of test, bench, tune, run or profile names: its flags depend on it, and flags
-// come first or last. An operator's name behind a flag counts only if there is no other: it may be the flag's value.
+// namedOperator finds the operator that a command line of test, bench, tune, run or profile names. The flags of the command depend on
+// the operator, and may be before or after it. A name directly after a flag may be the flag's value: it counts only if no other
+// argument is the name of an operator.
 func namedOperator(args, known []string) string {
 	start := slices.IndexFunc(args, func(arg string) bool {
 		return slices.Contains([]string{"test", "bench", "tune", "run", "profile"}, arg)
@@ -83,7 +84,7 @@ func namedOperator(args, known []string) string {
 	return found
 }
 
-// acceptUnknownFlags lets a command without a known operator report the operator, not its flags.
+// acceptUnknownFlags lets a command line without a known operator fail because of the operator, not because of its flags.
 func (a *app) acceptUnknownFlags(cmd *cobra.Command) {
 	cmd.FParseErrWhitelist.UnknownFlags = a.operator == "" && a.onlyOperator() == ""
 }

@@ -12,14 +12,15 @@ import (
 	optests "github.com/aiter-go/aiter/op_tests"
 )
 
-// listed reports whether the program declares the operator, and so lists its cases.
+// listed reports whether the operator is one that the program declares with a list of cases.
 func (a *app) listed(op string) bool { return a.listedIndex(op) >= 0 }
 
 func (a *app) listedIndex(op string) int {
 	return slices.IndexFunc(a.program.Operators, func(o optests.Operator) bool { return o.Name == op })
 }
 
-// onlyOperator returns the operator of a program that declares one, for command lines that name none; "" for other programs.
+// onlyOperator returns the operator of a program that declares exactly one, for command lines that name none. It returns "" for
+// other programs.
 func (a *app) onlyOperator() string {
 	if len(a.program.Operators) == 1 {
 		return a.program.Operators[0].Name
@@ -30,7 +31,8 @@ func (a *app) onlyOperator() string {
 // flagOperator returns the operator whose flags a command line may have, "" if none is known.
 func (a *app) flagOperator() string { return cmp.Or(a.operator, a.onlyOperator()) }
 
-// examples returns the examples of a command: for a program with operators of its own those that name its first one.
+// examples returns the examples of a command: builtin, or for a program that declares operators listed, with the name of its first
+// operator in place of OP.
 func (a *app) examples(builtin, listed string) string {
 	if len(a.program.Operators) == 0 {
 		return builtin
@@ -38,7 +40,7 @@ func (a *app) examples(builtin, listed string) string {
 	return strings.ReplaceAll(listed, "OP", a.program.Operators[0].Name)
 }
 
-// opUse, opArgs and opArg are the argument of test, bench and run in the help, its check, and its value.
+// opUse returns the text of the operator argument in the help of test, bench, tune, run and profile.
 func (a *app) opUse() string {
 	if a.onlyOperator() != "" {
 		return "[OP]"
@@ -46,6 +48,7 @@ func (a *app) opUse() string {
 	return "OP"
 }
 
+// opArgs returns the check of the operator argument.
 func (a *app) opArgs() cobra.PositionalArgs {
 	if a.onlyOperator() != "" {
 		return args(cobra.MaximumNArgs(1))
@@ -53,6 +56,7 @@ func (a *app) opArgs() cobra.PositionalArgs {
 	return args(cobra.ExactArgs(1))
 }
 
+// opArg returns the operator argument, or the program's only operator.
 func (a *app) opArg(args []string) string {
 	if len(args) == 0 {
 		return a.onlyOperator()
@@ -125,5 +129,5 @@ func (a *app) caseNames() []string {
 	return configNames(a.family().Configs())
 }
 
-// usualCase returns the operator's case for a caller who gives no sizes.
+// usualCase returns the operator's case for command lines without sizes.
 func usualCase(op optests.Declaration) optests.Case { return op.Default() }

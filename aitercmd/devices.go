@@ -38,7 +38,7 @@ func (f *deviceFlags) add(fl *pflag.FlagSet) {
 type deviceRequest struct {
 	target    target.Target
 	device    tensor.Device
-	preferred []target.Target // a device gets the first that it runs
+	preferred []target.Target // calls build for the first one whose code the device runs
 }
 
 // deviceRequest reads --arch and --device. Without --arch it reads the preferred targets

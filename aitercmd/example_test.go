@@ -12,7 +12,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// A program runs a command line. In a program, Main takes the place of Run, and the files are an embed.FS.
+// A program runs the command line "list ops". A real program calls Main instead of Run and has its files in an embed.FS.
 func ExampleProgram_Run() {
 	program := aitercmd.Program{
 		Name:      "myctl",

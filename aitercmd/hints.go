@@ -69,7 +69,7 @@ func hintTarget(err error) string {
 
 func hintToolchain(err error) string {
 	if as[*toolchain.TemporaryFolderError](err) {
-		return "name a writable folder: export TMPDIR=DIR; or use prebuilt kernels alone: export AITER_NO_COMPILE=1"
+		return "name a writable folder: export TMPDIR=DIR; or use only prebuilt kernels: export AITER_NO_COMPILE=1"
 	}
 	var missing *toolchain.NotFoundError
 	if !errors.As(err, &missing) {
@@ -136,7 +136,7 @@ func hintLoad(err error) string {
 			dir = filepath.Dir(dir)
 		}
 		return "the prebuilt cache is on a filesystem mounted noexec, from which no library can be loaded, such as the image volume of some " +
-			"container runtimes; copy what it has: aiterctl cache import " + shell.Quote(dir)
+			"container runtimes; copy its artifacts: aiterctl cache import " + shell.Quote(dir)
 	case mountedNoexec(load.Path):
 		return "the kernel cache is on a filesystem mounted noexec, from which no library can be loaded; " +
 			"give another folder with --cache-dir DIR or AITER_JIT_DIR"

@@ -7,9 +7,9 @@ import (
 )
 
 func TestParseIntList(t *testing.T) {
-	for text, want := range map[string]string{"": "[]", "7": "[7]", "1,-2, 0x10": "[1 -2 16]", "1,,2": "no int[]",
-		"1.5": "no int[]", "a": "no int[]", ",": "no int[]",
-		"9223372036854775808": "no int[]"} {
+	for text, want := range map[string]string{"": "[]", "7": "[7]", "1,-2, 0x10": "[1 -2 16]", "1,,2": "not a value of type int[]",
+		"1.5": "not a value of type int[]", "a": "not a value of type int[]", ",": "not a value of type int[]",
+		"9223372036854775808": "not a value of type int[]"} {
 		list, err := parseIntList(text)
 		got := fmt.Sprint(list)
 		if err != nil {

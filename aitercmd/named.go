@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// aiterctl is the name of the program whose commands these are. Texts name commands with it.
+// aiterctl is the program's name in the texts of this package.
 const aiterctl = "aiterctl"
 
-// rename makes the texts of the commands, and of errors, name the program's own commands in place of aiterctl's.
+// rename replaces aiterctl by the program's name in the texts of the commands, and prepares named to do so in other texts.
 func (a *app) rename(root *cobra.Command) {
 	if a.program.Name == aiterctl {
 		return
@@ -35,7 +35,7 @@ func (a *app) renameTexts(cmd *cobra.Command) {
 	}
 }
 
-// named returns a text with the program's name in the commands that it names.
+// named returns a text with the program's name in place of aiterctl where it names commands.
 func (a *app) named(text string) string {
 	if a.commands == nil {
 		return text

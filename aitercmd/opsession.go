@@ -26,7 +26,7 @@ func (f *timingFlags) add(fl *pflag.FlagSet) {
 	fl.BoolVar(&f.warm, "warm", false, "do not flush the caches between calls")
 }
 
-// check refuses what perf.Open would refuse, before anything is compiled.
+// check refuses values that perf.Open would refuse later, when the operator has been compiled.
 func (f *timingFlags) check() error {
 	if f.warmups < 0 || f.iterations < 1 {
 		return usagef("--warmup %d, --iterations %d: expected 0 or more, and 1 or more", f.warmups, f.iterations)
@@ -34,8 +34,8 @@ func (f *timingFlags) check() error {
 	return nil
 }
 
-// opSession is an operator on a device, built and ready for calls. test and bench use
-// it.
+// opSession is an operator on a device, built and ready for calls. The commands test, bench,
+// tune and profile use it.
 type opSession struct {
 	app      *app
 	reg      *registry.Registry
@@ -52,7 +52,7 @@ type opSession struct {
 }
 
 // openSession finds the operator and the device, and builds the operator for the
-// device. cases are those to come.
+// device. cases are the cases that the caller will run, at least one.
 func (a *app) openSession(ctx context.Context, f deviceFlags, op optests.Declaration, cases []optests.Config) (b *opSession, err error) {
 	w, err := a.deviceRequest(f)
 	if err != nil {

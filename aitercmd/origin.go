@@ -9,7 +9,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// origin returns the place, the time and the programs of the measurements.
+// origin returns the machine, the time, the driver, the compiler and the program of the measurements.
 func (b *opSession) origin() report.Origin {
 	v := b.app.version()
 	o := report.Origin{

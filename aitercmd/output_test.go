@@ -37,25 +37,25 @@ func TestParseSize(t *testing.T) {
 	}
 }
 
-func TestSizeWords(t *testing.T) {
+func TestFormatSize(t *testing.T) {
 	for n, want := range map[int64]string{0: "0 B", 999: "999 B", 1000: "1.0 kB", 1_500_000: "1.5 MB", 5e9: "5.0 GB", 3e15: "3000.0 TB"} {
 		if got := formatSize(n); got != want {
-			t.Errorf("sizeWords(%d) = %q, want %q", n, got, want)
+			t.Errorf("formatSize(%d) = %q, want %q", n, got, want)
 		}
 	}
 }
 
-func TestAge(t *testing.T) {
+func TestFormatAge(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		3 * time.Second: "3 s", 90 * time.Second: "1 min", 26 * time.Hour: "26 h", 3 * 24 * time.Hour: "3 days",
 	} {
 		if got := formatAge(d); got != want {
-			t.Errorf("age(%v) = %q, want %q", d, got, want)
+			t.Errorf("formatAge(%v) = %q, want %q", d, got, want)
 		}
 	}
 }
 
-// The flags of a command are wrapped to the width of the terminal, and not for files and pipes.
+// The help wraps flags to the width of the terminal, and does not wrap them for files and pipes.
 func TestHelpWidth(t *testing.T) {
 	for _, width := range []int{0, 80} {
 		var help bytes.Buffer

@@ -65,7 +65,7 @@ func elementTypes(words []string) []string {
 
 // moduleSelection is the modules, parts and targets of a command line.
 type moduleSelection struct {
-	modules []string // modules; an operator stands for its module with --op
+	modules []string // names; that of an operator selects its parts, as --op does
 	all     bool     // all modules, each for the targets that it supports
 	parts   *partFlags
 	targets []target.Target

@@ -15,7 +15,7 @@ import (
 	"github.com/aiter-go/aiter/internal/term"
 )
 
-// A user's operator is profiled, from host memory too; the page, the trace and the JSON have its kernel.
+// profile measures a user's operator, with --host too. The page, the trace and the JSON show its kernel.
 func TestProgramProfile(t *testing.T) {
 	p, dir := scaleProgram(1), t.TempDir()
 	page, line := filepath.Join(dir, "p.html"), filepath.Join(dir, "p.json")
@@ -50,7 +50,7 @@ func TestProgramProfile(t *testing.T) {
 	}
 }
 
-// Files behind --import are files too, as the shell expands patterns.
+// Arguments after --import FILE are files to import too, because the shell expands patterns.
 func TestProfileImport(t *testing.T) {
 	dir := "../internal/profile/testdata/"
 	wantCall(t, scaleProgram(1), 0, "profile --import "+dir+"hip_api_trace.csv "+dir+"memory_copy_trace.csv "+dir+"kernel_trace.csv",
@@ -70,7 +70,7 @@ func fakeTool(t *testing.T, name, commands string) (path, args string) {
 	return path, args
 }
 
-// The profilers get their arguments, then this program's with few calls; their files are imported.
+// The profilers get their own arguments, then this program's command line with few calls. Their files are imported.
 func TestProfilerArguments(t *testing.T) {
 	fixtures, err := filepath.Abs("../internal/profile/testdata")
 	if err != nil {
@@ -140,7 +140,7 @@ func TestProfilerErrors(t *testing.T) {
 	}
 }
 
-// ncu refuses an option that is given twice.
+// No option is given twice, because ncu refuses that.
 func TestProfilerOptionsAreGivenOnce(t *testing.T) {
 	p := ncu(func(string) string { return "" })
 	for _, counters := range [][]string{nil, {"sm__warps_active.avg", "dram__bytes.sum"}} {
@@ -151,7 +151,7 @@ func TestProfilerOptionsAreGivenOnce(t *testing.T) {
 	}
 }
 
-// profileApp is a run of the program with arguments.
+// profileApp returns a run of the program with arguments.
 func profileApp(t *testing.T, args ...string) *app {
 	t.Helper()
 	messages, err := os.Create(filepath.Join(t.TempDir(), "stderr"))

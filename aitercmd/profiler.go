@@ -19,13 +19,14 @@ import (
 // profiler is a vendor's profiler.
 type profiler struct {
 	name, variable string
-	folders        []string // to look in behind PATH; patterns
+	folders        []string // searched after PATH; patterns of filepath.Glob
 	path           string   // of the program that was found
-	// command returns the arguments before those of the program that it runs. It writes to files in dir.
+	// command returns the profiler's own arguments, which precede the command line of the profiled program. The profiler writes its
+	// files to dir.
 	command func(dir string, counters []string) []string
 }
 
-// rocprofv3 and ncu are the profilers of AMD and of NVIDIA.
+// rocprofv3 returns AMD's profiler.
 func rocprofv3(getenv func(string) string) profiler {
 	return profiler{
 		name: "rocprofv3", variable: "ROCPROFV3",
@@ -40,6 +41,7 @@ func rocprofv3(getenv func(string) string) profiler {
 	}
 }
 
+// ncu returns NVIDIA's profiler.
 func ncu(getenv func(string) string) profiler {
 	return profiler{
 		name: "ncu", variable: "NCU",
@@ -57,7 +59,7 @@ func ncu(getenv func(string) string) profiler {
 	}
 }
 
-// inFolders returns a folder below the values of variables, and other folders.
+// inFolders returns the subfolder below of each folder that a variable names, then others.
 func inFolders(getenv func(string) string, variables []string, below string, others ...string) []string {
 	var list []string
 	for _, v := range variables {
@@ -90,7 +92,8 @@ func (e *profilerError) Error() string {
 // Unwrap returns the error of the run.
 func (e *profilerError) Unwrap() error { return e.err }
 
-// find finds the program.
+// find returns the profiler with the path of its program: the one that its variable names, the one in PATH, or the first one in its
+// folders. The errors are a usage error for a wrong variable, and a [*profilerError].
 func (p profiler) find(getenv func(string) string) (*profiler, error) {
 	if path := getenv(p.variable); path != "" {
 		if _, err := exec.LookPath(path); err != nil {
@@ -104,7 +107,7 @@ func (p profiler) find(getenv func(string) string) (*profiler, error) {
 		return &p, nil
 	}
 	for _, pattern := range p.folders {
-		found, _ := filepath.Glob(filepath.Join(pattern, p.name)) // a pattern of a strange folder finds nothing
+		found, _ := filepath.Glob(filepath.Join(pattern, p.name)) // a folder whose name breaks the pattern has no match
 		for _, path := range found {
 			if _, err := exec.LookPath(path); err == nil {
 				p.path = path
@@ -170,7 +173,7 @@ func (a *app) countersOf(ctx context.Context, p *profiler, f *profileFlags) ([]p
 	return found.Counter, nil
 }
 
-// messages returns the lines of ncu in its file that are no table.
+// messages returns the messages of ncu, which it writes to the same file as its table.
 func (p *profiler) messages(dir string) string {
 	text, _ := os.ReadFile(filepath.Join(dir, "profile.csv")) // rocprofv3 has no such file
 	var b strings.Builder

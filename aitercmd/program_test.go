@@ -19,7 +19,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// A module of a user's own: out = by * x.
+// scaleConfig and scaleSource are a user's module with one operator: out = by * x.
 const scaleConfig = `
 [module.module_scale]
 targets = ["cpu"]
@@ -44,7 +44,7 @@ static aiter::Status scale(aiter::TensorView out, aiter::TensorView x, double by
 AITER_EXPORT(scale, scale, aiter::arg("out"), aiter::arg("x"), aiter::real("by", 2))
 `
 
-// scaleProgram declares the operator with a reference that multiplies by times the right factor.
+// scaleProgram declares the operator scale with the reference out = times * by * x, which is right for times = 1.
 func scaleProgram(times float64) Program {
 	op := optests.Operator{
 		Name: "scale",
@@ -85,7 +85,8 @@ func call(t *testing.T, p Program, args ...string) (code int, stdout, stderr str
 	return code, out.String(), errs.String()
 }
 
-// wantCall fails if the command line ends otherwise, or if a text is missing in what it prints.
+// wantCall runs a command line and returns its standard output. The test fails if the exit code is another one, or if one of texts is
+// missing in the output.
 func wantCall(t *testing.T, p Program, code int, line string, texts ...string) string {
 	t.Helper()
 	got, out, errs := call(t, p, strings.Fields(line)...)
@@ -116,8 +117,8 @@ func TestProgram(t *testing.T) {
 	wantCall(t, p, 0, "help exit-codes", "Exit codes of scaler")
 	wantCall(t, p, 0, "__complete test --case c", "columns 16")
 
-	wantCall(t, p, 2, "test --case 65", `scaler: --case "65": no name has this text; expected one of columns 1, columns 16, columns 64`,
-		"scaler help shows")
+	wantCall(t, p, 2, "test --case 65",
+		`scaler: --case "65": no case has this text in its name; expected one of columns 1, columns 16, columns 64`, "scaler help shows")
 	wantCall(t, p, 2, "test --dtype float16", "none of these cases of scale has this type; expected float32")
 	wantCall(t, p, 2, "test --dtype word", `--dtype "word": expected float32`)
 	wantCall(t, p, 2, "test scael", `no reference for operator "scael"; there is one for scale, `, "; scaler run calls them")
@@ -154,7 +155,7 @@ func TestProgramBench(t *testing.T) {
 	wantCall(t, p, 2, "bench --chart "+chart+" --case 16", "a chart needs a size")
 }
 
-// A wrong result, and programs that are wrong themselves.
+// Wrong results, and wrong declarations of a program, give errors.
 func TestProgramFailures(t *testing.T) {
 	wantCall(t, scaleProgram(1.5), exitVerify, "test --accuracy --arch cpu", "FAILED", "scaler: scale on cpu: 3 of 3 cases failed")
 	wantCall(t, scaleProgram(1.5), exitVerify, "run --verify --arch cpu", "WRONG")
@@ -175,12 +176,12 @@ func TestProgramFailures(t *testing.T) {
 	wantCall(t, foreign, exitUsage, "test", "case columns 16: scale: argument y: expected an argument of ")
 }
 
-// failingWriter fails each write.
+// failingWriter returns an error for each write.
 type failingWriter struct{}
 
 func (failingWriter) Write([]byte) (int, error) { return 0, errors.New("disk full") }
 
-// Run returns: it neither ends the process nor ignores its context.
+// Run returns after a failed write and after the end of its context; it does not end the process.
 func TestProgramRun(t *testing.T) {
 	var errs bytes.Buffer
 	if code := scaleProgram(1).Run(t.Context(), []string{"list", "ops"}, nil, failingWriter{}, &errs); code != exitFailure ||
@@ -192,11 +193,11 @@ func TestProgramRun(t *testing.T) {
 	errs.Reset()
 	if code := scaleProgram(1).Run(ctx, []string{"test", "--arch", "cpu"}, nil, &bytes.Buffer{}, &errs); code == 0 ||
 		!strings.Contains(errs.String(), "context canceled") {
-		t.Errorf("with a context that is over: exit code %d, %q", code, errs.String())
+		t.Errorf("with a canceled context: exit code %d, %q", code, errs.String())
 	}
 }
 
-// A folder among the modules can be watched; a module beside those of aiter.
+// watch works for a module in a folder, in a program that has aiter's modules too.
 func TestProgramFolder(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"opt_compiler.toml": scaleConfig, "scale.cpp": scaleSource} {
@@ -215,7 +216,7 @@ func TestProgramFolder(t *testing.T) {
 	}
 }
 
-// watchedOutput calls stop when it has a text.
+// watchedOutput calls stop when its text contains until.
 type watchedOutput struct {
 	text, errs bytes.Buffer
 	until      string

@@ -157,7 +157,7 @@ func TestTargets(t *testing.T) {
 		t.Errorf("targets = %s, %v, want %s", join(got), err, want)
 	}
 	if !matchesTarget(got, "gfx942:xnack-") || matchesTarget(got, "gfx90a") || matchesTarget(got, "gfx950") {
-		t.Error("gfx942 covers its features' variants, gfx90a:xnack- itself alone")
+		t.Error("gfx942 selects its targets with features too, gfx90a:xnack- only itself")
 	}
 }
 
@@ -179,7 +179,7 @@ func TestNamedOperator(t *testing.T) {
 	}
 }
 
-// The sizes in the table of bench --host are those of any operator.
+// The table of bench --host shows the sizes of every operator, a user's and aiter's.
 func TestCaseWords(t *testing.T) {
 	s, err := schema.Parse("(Tensor(a!) out, Tensor x) -> ()")
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 // maxShapes is the number of cases that a file of shapes may describe.
 const maxShapes = 10_000
 
-// parseShapes reads the cases of a file, one or several a line; see tuneLong. The error names the file and the line.
+// parseShapes reads the cases of a file. A line describes one or several cases; tuneLong explains the format. The error names the
+// file and the line.
 func parseShapes(file, text string, op optests.Declaration) ([]optests.Config, error) {
 	var list []optests.Config
 	number := 0

@@ -44,7 +44,7 @@ func signalContext() context.Context {
 	if !signal.Ignored(syscall.SIGHUP) { // nohup
 		signal.Notify(signals, syscall.SIGHUP)
 	}
-	// With a receiver of SIGPIPE, a write to a pipe without a reader is an error (see outputWriter).
+	// With a receiver of SIGPIPE, a write to a pipe without a reader returns an error (see outputWriter) and does not end the program.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	go func() {
 		for s := range signals {

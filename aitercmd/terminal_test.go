@@ -20,12 +20,12 @@ import (
 )
 
 const (
-	hostile   = "a\x1b[7m\x1b]0;t\a\r\b\x7f\u009b7m\u202e\u2066\u2028\xff" // what a terminal must not get
+	hostile   = "a\x1b[7m\x1b]0;t\a\r\b\x7f\u009b7m\u202e\u2066\u2028\xff" // characters that must not reach a terminal
 	clearLine = "\r\x1b[K"
 )
 
 // TestTerminal runs commands on a terminal, where a build shows a status line. The
-// output has no other control sequences than the two of the status line.
+// output contains no control sequences except those of the status line.
 func TestTerminal(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), hostile)
 	buildable := filepath.Join(t.TempDir(), "a\u202e\u2066\u2028\xff") // a cache folder may have no control characters
@@ -57,7 +57,7 @@ func onTerminal(t *testing.T, args []string) string {
 	t.Helper()
 	main, tty := openTerminal(t)
 	cmd := exec.Command(os.Args[0], args...)
-	cmd.Args[0] = "aiterctl" // which the test binary is then
+	cmd.Args[0] = "aiterctl" // testscript.Main then runs the program
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
 	cmd.Env = append(os.Environ(), "AITER_META_DIR=")
 	if err := cmd.Start(); err != nil {

@@ -15,8 +15,9 @@ import (
 	"github.com/aiter-go/aiter/registry"
 )
 
-// tunableProgram is scaleProgram with an operator whose plan waits. Of its launch parameters one removes the wait, one makes the result
-// wrong, and one is not read. It reads none for one column.
+// tunableProgram is scaleProgram with a slow operator: without launch parameters each call waits for 400 us. The launch parameter wait
+// changes that time, wrong makes the result wrong, and unread is not read. For a tensor with one column the operator reads no
+// launch parameter.
 func tunableProgram() Program {
 	p := scaleProgram(1)
 	source := strings.Replace(scaleSource, "#include <aiter/ffi.h>", "#include <aiter/ffi.h>\n#include <aiter/tuning.h>\n#include <time.h>", 1)
@@ -39,7 +40,7 @@ tune.unread = { values = [5] }
 	return p
 }
 
-// tune finds the fast candidate and keeps it; explain, calls and prebuilt sets have it. Wrong candidates are reported.
+// tune finds the fastest candidate and keeps it. explain shows it, and calls and prebuilt caches use it. Wrong candidates are reported.
 func TestTune(t *testing.T) {
 	p, dir := tunableProgram(), t.TempDir()
 	run := func(code int, line string, texts ...string) string {
@@ -47,7 +48,7 @@ func TestTune(t *testing.T) {
 		return wantCall(t, p, code, line+" --cache-dir "+filepath.Join(dir, "cache"), texts...)
 	}
 	run(0, "describe scale", "launch parameter wait    200000, 800000, on cpu: nanoseconds", "launch parameter unread  5")
-	run(2, "tune --arch cpu --case 65", "no name has this text")
+	run(2, "tune --arch cpu --case 65", "no case has this text in its name")
 	shapes := filepath.Join(dir, "shapes")
 	if err := os.WriteFile(shapes, []byte("# two\ncolumns 1\ncolumns 64 # the last\n"), 0o600); err != nil {
 		t.Fatal(err)

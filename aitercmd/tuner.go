@@ -19,11 +19,11 @@ import (
 type tuner struct {
 	*opSession
 	declared []registry.LaunchParam
-	read     map[string]bool // by some case
+	read     map[string]bool // the parameters that some case reads
 	dryRun   bool
 }
 
-// candidate is a combination of launch parameters; none are the plan.
+// candidate is a combination of launch parameters. Without parameters it is the operator's launch plan.
 type candidate struct {
 	params map[string]int64
 	op     *registry.Op
@@ -76,7 +76,7 @@ func (t *tuner) tune(ctx context.Context, c optests.Config) (one tunedCase, err 
 	return one, err
 }
 
-// candidates returns the plan, then all combinations of the values of some parameters.
+// candidates returns the launch plan, then all combinations of the values of the named parameters.
 func (t *tuner) candidates(names []string) ([]candidate, error) {
 	if t.read == nil {
 		t.read = map[string]bool{}

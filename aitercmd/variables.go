@@ -25,17 +25,17 @@ func variables() []variable {
 		{"AITER_JIT_DIR", "the kernel cache", "$XDG_CACHE_HOME/aiter/jit, else ~/.cache/aiter/jit", "cache-dir"},
 		{"AITER_JIT_PATH", "read-only caches: a list of folders, separated by colons", "none", "cache-path"},
 		{"AITER_JIT_REMOTE", "the set of kernels that is pulled before a compile: oci://HOST/REPOSITORY:TAG or https://HOST/FOLDER", "none", ""},
-		{"AITER_JIT_KEYS", "file or folder of PEM: the public keys that may sign sets", "none", "keys"},
-		{"AITER_JIT_REMOTE_WAIT", "limit of the time that a pull delays a build", "20s", ""},
+		{"AITER_JIT_KEYS", "file or folder of public keys in PEM; a set that one of them signed is trusted", "none", "keys"},
+		{"AITER_JIT_REMOTE_WAIT", "longest time that a pull may delay a build", "20s", ""},
 		{"AITER_JIT_REMOTE_CERTS", "certificates: folders HOST:PORT with ca.crt, client.cert, client.key", fleet.DefaultCerts, ""},
 		{"AITER_JIT_EXECUTOR", "the build farm of the command build: grpcs://HOST:PORT/INSTANCE", "none", "executor"},
-		{"AITER_JIT_EXECUTOR_WAIT", "limit of the time that a farm delays a compile", buildfarm.DefaultWait.String(), ""},
+		{"AITER_JIT_EXECUTOR_WAIT", "longest time without an answer of the farm", buildfarm.DefaultWait.String(), ""},
 		{"AITER_JIT_EXECUTOR_PLATFORM", "properties of a farm's workers: NAME=VALUE,...; {toolchain} is the digest of the compiler", "none", ""},
 		{"AITER_JIT_EXECUTOR_TOKEN", "a file with a bearer token for the farm", "none", ""},
 		{"AITER_JIT_EXECUTOR_CERTS", "a folder with ca.crt, client.cert, client.key for the farm", "none", ""},
 		{"AITER_JIT_MAX_SIZE", "size limit of the kernel cache; 0: no limit", "10GB", "cache-max-size"},
-		{"AITER_JIT_MAX_AGE", "limit of the time since an artifact was used", "none", ""},
-		{"AITER_JIT_MAX_COUNT", "limit of the number of artifacts", "none", ""},
+		{"AITER_JIT_MAX_AGE", "longest time that an unused artifact stays in the cache", "none", ""},
+		{"AITER_JIT_MAX_COUNT", "largest number of artifacts in the cache", "none", ""},
 		{"AITER_META_DIR", "folders with modules, separated by colons; a checkout replaces the built-in modules", "the sources in the program",
 			"root"},
 		{"AITER_CONFIG", "the configuration, relative to the only folder of AITER_META_DIR", settings.DefaultConfig + " or " +
@@ -43,9 +43,9 @@ func variables() []variable {
 		{settings.CheckoutVariable, "a checkout of AMD's AIter, whose operators are built from its sources", "none", ""},
 		{"AITER_LOG_LEVEL", "trace, debug, info, warn or error", "warn", "log-level"},
 		{"AITER_REBUILD", "compile everything again", "off", ""},
-		{"AITER_NO_COMPILE", "never run a compiler: use prebuilt code", "off", ""},
+		{"AITER_NO_COMPILE", "never run a compiler: use only prebuilt code", "off", ""},
 		{"AITER_VERIFY", "the command run compares each call with the CPU build", "off", ""},
-		{"AITER_TUNE", "the launch parameters that tune found; the command tune ignores it", "off", ""},
+		{"AITER_TUNE", "calls use the launch parameters that tune has kept; the command tune ignores it", "off", ""},
 		{"AITER_RELOAD", "hot reload in services; commands ignore it (see watch)", "off", ""},
 		{"AITER_NUM_THREADS", "threads of the CPU kernels, 1 to 1024", "the processors of the process", ""},
 		{"AITER_CPU_ISA", "instruction set of the CPU kernels: scalar, avx2, avx512, avx512_bf16 or neon", "the widest of the machine", ""},
@@ -93,7 +93,7 @@ func (u unknownVariable) String() string {
 	return fmt.Sprintf("%s is ignored: no such variable; did you mean %s?", u.Name, u.Nearest)
 }
 
-// testVariables begin the names of the variables of aiter's own tests.
+// testVariables is the prefix of the variables of aiter's own tests.
 const testVariables = "AITER_TEST_"
 
 // unknownVariables returns the misspelled variables of an environment. configured are those that configurations name.

@@ -66,7 +66,7 @@ type TemporaryFolderError struct {
 }
 
 func (e *TemporaryFolderError) Error() string {
-	return fmt.Sprintf("%s needs a folder for temporary files: %v; set TMPDIR to a writable folder, or use prebuilt kernels alone: "+
+	return fmt.Sprintf("%s needs a folder for temporary files: %v; set TMPDIR to a writable folder, or use only prebuilt kernels: "+
 		"set AITER_NO_COMPILE=1 and list their folders in AITER_JIT_PATH", e.Compiler, e.Err)
 }
 
