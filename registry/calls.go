@@ -19,13 +19,13 @@ type counter struct {
 	_ [56]byte
 }
 
-// counter returns a counter for calls, each one in turn.
+// counter returns one of the counters, the next one for each call of counter.
 func (c *calls) counter() *counter {
 	return &c.counters[c.next.Add(1)%uint32(len(c.counters))]
 }
 
-// enter counts a call and reports whether it may run. A call that may run ends with
-// leave.
+// enter counts a call and reports whether it may run. If so, the caller calls leave at the end of
+// the call.
 func (c *calls) enter(n *counter) bool {
 	n.n.Add(1)
 	if c.closed.Load() { // after counting: wait must count every call that may run

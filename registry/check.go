@@ -11,7 +11,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// maxNames is the number of names of sizes in the shapes of one operator.
+// maxNames is the largest number of names of sizes that the shapes of one checked operator have.
 const maxNames = 32
 
 // argChecks are the shapes, element types and strides that the configuration declares for the
@@ -24,21 +24,21 @@ type argChecks struct {
 // argCheck is the check of one tensor argument.
 type argCheck struct {
 	position int
-	shapes   [][]dimCheck // alternatives, none: any
+	shapes   [][]dimCheck // allowed shapes; empty: any shape
 	declared schema.Shape
 	types    []tensor.DType
 	like     []int // positions of the arguments whose element type is allowed
 	rowMajor bool
 }
 
-// dimCheck is a dimension: rest, a fixed size, or an offset to the size of a name.
+// dimCheck is one dimension of a shape: "...", a fixed size, or the size of a name plus an offset.
 type dimCheck struct {
-	rest   bool
-	name   int // -1: fixed
-	offset int64
+	rest   bool  // "...": any number of leading dimensions
+	name   int   // index in argChecks.names, -1 for a fixed size
+	offset int64 // the fixed size, or the number that is added to the size of the name
 }
 
-// newArgChecks returns the checks of an operator, nil if there are none.
+// newArgChecks returns the checks of an operator, nil if there are none or if its shapes have more than maxNames names.
 func newArgChecks(op *opconfig.Op) *argChecks {
 	c := new(argChecks)
 	position := func(name string) int {
@@ -95,12 +95,12 @@ func (c *argChecks) dims(dims []schema.Dim) []dimCheck {
 	return list
 }
 
-// sizes are the sizes of names in one call.
+// sizes has the sizes that names of dimensions have in one call.
 type sizes struct {
 	value [maxNames]int64
 	known [maxNames]bool
-	rest  *tensor.Tensor // the first tensor with "..."
-	lead  int            // its number of leading dimensions
+	rest  *tensor.Tensor // the first tensor whose shape begins with "...", nil for none
+	lead  int            // the number of its dimensions that "..." stands for
 }
 
 // check returns an *ArgumentError for an argument that the configuration does not allow.
@@ -123,13 +123,14 @@ func (c *argChecks) check(op string, decl []schema.Arg, args []any) error {
 			a, t = c.wrongType(a, t, args)
 			return &ArgumentError{op, decl[a.position].Name, "dtype", a.typeText(decl, args), t.DType().String()}
 		case a.rowMajor && !t.Contiguous():
-			return &ArgumentError{op, name, "strides", "row-major order without gaps; copy it with Compact", fmt.Sprint(t.Strides())}
+			return &ArgumentError{op, name, "strides", "of row-major order without gaps", fmt.Sprint(t.Strides())}
 		}
 	}
 	return nil
 }
 
-// wrongType returns the argument with the wrong element type: a, or the argument whose type a must have if that one has a wrong type.
+// wrongType returns the argument to report for the wrong element type of a. It is a, or an argument whose type a must have, if the
+// type of that argument is wrong too.
 func (c *argChecks) wrongType(a *argCheck, t *tensor.Tensor, args []any) (*argCheck, *tensor.Tensor) {
 	for i := range c.args {
 		b := &c.args[i]
@@ -169,7 +170,8 @@ func fits(shape []dimCheck, t *tensor.Tensor) (dims []dimCheck, lead int, ok boo
 	return shape, 0, len(shape) == t.Rank()
 }
 
-// bind takes the sizes of names that are still unknown from a tensor, if only one shape has its rank.
+// bind records the sizes of names that are still unknown from a tensor. It records none unless exactly one of the allowed shapes has
+// the rank of the tensor.
 func (a *argCheck) bind(t *tensor.Tensor, s *sizes) {
 	var shape []dimCheck
 	for _, other := range a.shapes {
@@ -211,7 +213,7 @@ func (s *sizes) allows(shape []dimCheck, t *tensor.Tensor) bool {
 		want := d.offset
 		if d.name >= 0 {
 			if !s.known[d.name] {
-				continue // no argument of this call has it alone
+				continue // no argument of this call determines the size of the name
 			}
 			want += s.value[d.name]
 		}

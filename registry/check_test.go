@@ -89,7 +89,7 @@ func TestDeclaredArguments(t *testing.T) {
 		{"type or that of another", []any{out, f32(2, 3, 4), zeros(tensor.BFloat16, 1)},
 			"checked: argument 'w': expected dtype float32, got bfloat16"},
 		{"strides", []any{f32(3, 4), columns},
-			"checked: argument 'x': expected strides row-major order without gaps; copy it with Compact, got [1 3]"},
+			"checked: argument 'x': expected strides of row-major order without gaps, got [1 3]; copy the tensor with Compact"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := op.Call(context.Background(), tt.args...)

@@ -28,7 +28,7 @@ func (e *RemovedError) Error() string {
 // ArityError reports a call with too few or too many arguments.
 type ArityError struct {
 	Op            string
-	Got, Min, Max int
+	Got, Min, Max int // numbers of arguments
 	Schema        string
 }
 
@@ -49,7 +49,11 @@ type ArgumentError struct {
 }
 
 func (e *ArgumentError) Error() string {
-	return fmt.Sprintf("%s: argument '%s': expected %s %s, got %s", e.Op, e.Arg, e.What, e.Expected, e.Got)
+	text := fmt.Sprintf("%s: argument '%s': expected %s %s, got %s", e.Op, e.Arg, e.What, e.Expected, e.Got)
+	if e.What == "strides" {
+		text += "; copy the tensor with Compact"
+	}
+	return text
 }
 
 // TypeError reports an argument whose Go type the schema does not allow, or a number

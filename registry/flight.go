@@ -12,7 +12,7 @@ import (
 type flightGroup[K comparable, V any] struct {
 	mu        sync.Mutex
 	inFlight  map[K]*flight[V]
-	abandoned map[*flight[V]]struct{} // running functions without callers
+	abandoned map[*flight[V]]struct{} // those whose function runs without callers
 	finished  map[K]V
 }
 
@@ -25,7 +25,8 @@ type flight[V any] struct {
 	err     error
 }
 
-// do returns the value for key, and runs work if there is none.
+// do returns the value for key. If there is none, it runs work, or waits for the run in flight. If ctx
+// ends first, it returns the cause.
 func (f *flightGroup[K, V]) do(ctx context.Context, key K, work func(context.Context) (V, error)) (V, error) {
 	f.mu.Lock()
 	if v, ok := f.finished[key]; ok {
@@ -81,7 +82,7 @@ func (f *flightGroup[K, V]) start(ctx context.Context, key K, work func(context.
 	return fl
 }
 
-// abandon removes one caller from a flight, and ends a flight without callers.
+// abandon removes one caller from a flight. It cancels the flight if no caller is left.
 func (f *flightGroup[K, V]) abandon(key K, fl *flight[V]) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -90,7 +91,7 @@ func (f *flightGroup[K, V]) abandon(key K, fl *flight[V]) {
 	}
 	fl.cancel()
 	if f.inFlight[key] == fl {
-		delete(f.inFlight, key) // the next caller starts again
+		delete(f.inFlight, key) // the next caller starts a new flight
 	}
 	select {
 	case <-fl.done:
@@ -102,7 +103,7 @@ func (f *flightGroup[K, V]) abandon(key K, fl *flight[V]) {
 	}
 }
 
-// waitAbandoned waits for the running functions without callers.
+// waitAbandoned waits for the functions that run without callers.
 func (f *flightGroup[K, V]) waitAbandoned() {
 	f.mu.Lock()
 	left := slices.Collect(maps.Keys(f.abandoned))

@@ -14,7 +14,7 @@ import (
 type generation struct {
 	manager  *jit.Manager
 	modules  map[string]*moduleVersion // by module
-	ops      map[string]*Op            // by name, with the removed ones
+	ops      map[string]*Op            // by name, removed ones included
 	versions []*opVersion              // by Op.index
 }
 
@@ -54,12 +54,12 @@ func (g *generation) op(name string) *Op {
 	return nil
 }
 
-// next returns a copy for changes. Operators keep their indices.
+// next returns a copy of the generation, which a reload may change. Operators keep their indices.
 func (g *generation) next() *generation {
 	return &generation{manager: g.manager, modules: maps.Clone(g.modules), ops: maps.Clone(g.ops), versions: slices.Clone(g.versions)}
 }
 
-// install replaces the version of a module.
+// install adds a version of a module, or replaces the previous one.
 func (g *generation) install(r *Registry, v *moduleVersion) {
 	before := g.modules[v.decl.Name]
 	g.modules[v.decl.Name] = v
@@ -71,7 +71,7 @@ func (g *generation) install(r *Registry, v *moduleVersion) {
 	}
 }
 
-// installOp replaces the version of an operator.
+// installOp adds a version of an operator, or replaces the previous one.
 func (g *generation) installOp(r *Registry, v *opVersion) {
 	op := g.ops[v.Name()]
 	if op == nil {
@@ -82,7 +82,7 @@ func (g *generation) installOp(r *Registry, v *opVersion) {
 	g.versions[op.index] = v
 }
 
-// remove removes the operators that still come from a version. Calls of these
+// remove removes the operators whose current version belongs to the module version v. Calls of these
 // operators return a [*RemovedError] until the configuration declares them again.
 func (g *generation) remove(r *Registry, v *moduleVersion) {
 	if g.modules[v.decl.Name] == v {

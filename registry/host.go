@@ -13,16 +13,17 @@ import (
 )
 
 // CallHost calls the operator on a device with tensors in host memory, and waits for the results. The arguments are those of
-// Call. A call is cut along sizes that the operator declares (its batch, its channels), and the copies in both directions and the
-// operator overlap. Tensors in pinned memory ([device.Devices.NewPinned]) are copied as they are, others through pinned memory
-// of the pool. The memory on the device is that of the registry's pool ([Registry.HostPool]). On the CPU CallHost is Call.
+// Call. CallHost splits the call into pieces along sizes that the operator declares, such as its batch or its channels. Uploads,
+// the operator and downloads of different pieces overlap. Tensors in pinned memory ([device.Devices.NewPinned]) are copied
+// directly, others through pinned memory of the pool. Device memory comes from the registry's pool ([Registry.HostPool]). For the
+// host's device CallHost does the same as Call.
 //
-// A written tensor may be the same as another argument, but may not share a part of its memory. The call comes behind the work
-// on the stream of [device.WithStream].
+// A tensor that the operator writes may be given for two arguments. Otherwise it must not share memory with another argument.
+// CallHost first waits for the work on the stream of [device.WithStream].
 //
-// If ctx ends, or the device fails, no more pieces begin, CallHost waits for those that run, and some results may be written. The
-// errors are those of Call, [*HostTensorError], [*SharedMemoryError], [*device.PoolLimitError] and [*device.Error]. With
-// [Options.Verify] each piece is compared with the CPU's results before the next one begins.
+// If ctx ends or the device fails, CallHost begins no further piece and waits for those that run. Some results may then be
+// written. The errors are those of Call, [*HostTensorError], [*SharedMemoryError], [*device.PoolLimitError] and [*device.Error].
+// With [Options.Verify] each piece is compared with the CPU's results before the next one begins.
 func (o *Op) CallHost(ctx context.Context, dev tensor.Device, args ...any) error {
 	if dev.IsHost() {
 		return o.Call(ctx, args...)
@@ -30,8 +31,8 @@ func (o *Op) CallHost(ctx context.Context, dev tensor.Device, args ...any) error
 	return o.tracedHost(ctx, o.current(), dev, args, nil)
 }
 
-// CallHostReturning is [Op.CallHost] of an operator with a result, which it returns as [Op.CallReturning] does. The call is not cut,
-// because the operator computes its result from all elements: the tensors need memory on the device at the same time.
+// CallHostReturning is [Op.CallHost] of an operator with a result, which it returns as [Op.CallReturning] does. The call is not
+// split, because the operator computes its result from all elements. So all tensors need memory on the device at the same time.
 func (o *Op) CallHostReturning(ctx context.Context, dev tensor.Device, args ...any) (any, error) {
 	if dev.IsHost() {
 		return o.CallReturning(ctx, args...)
@@ -60,18 +61,21 @@ func (e *HostTensorError) Error() string {
 	return fmt.Sprintf("%s: argument %s is on %s, expected host memory; use Call for tensors on a device", e.Op, e.Arg, e.Device)
 }
 
-// SharedMemoryError reports a written argument of [Op.CallHost] that shares memory with another argument and differs from it.
+// SharedMemoryError reports a written argument of [Op.CallHost] that overlaps another argument and is not the same tensor, or that
+// has elements that share memory. In the second case Arg and Other are equal.
 type SharedMemoryError struct{ Op, Arg, Other string }
 
 func (e *SharedMemoryError) Error() string {
 	if e.Arg == e.Other {
-		return fmt.Sprintf("%s: argument %s is written, and some of its elements share memory; give it memory for each", e.Op, e.Arg)
+		return fmt.Sprintf("%s: argument %s is written, but some of its elements share memory; pass a tensor with memory for each element",
+			e.Op, e.Arg)
 	}
-	return fmt.Sprintf("%s: argument %s is written, and shares memory with %s; give the same tensor twice, or copy one of them",
+	return fmt.Sprintf("%s: argument %s is written, but shares memory with %s; pass the same tensor for both, or copy one of them",
 		e.Op, e.Arg, e.Other)
 }
 
-// HostPool returns the pool that [Op.CallHost] uses on a device. Its counters are those of all calls. The registry closes it.
+// HostPool returns the pool that [Op.CallHost] uses on a device. Its counters cover all calls of CallHost on the device. The
+// registry closes the pool. The errors are [ErrClosed] and those of opening the device.
 func (r *Registry) HostPool(dev tensor.Device) (*device.Pool, error) {
 	e, err := r.hostEngine(dev)
 	if err != nil {
@@ -104,7 +108,7 @@ func (r *Registry) hostEngine(dev tensor.Device) (*hostcall.Engine, error) {
 	return e, nil
 }
 
-// closeHosts closes the engines and their pools. No call runs.
+// closeHosts closes the engines and their pools. No call is running.
 func (r *Registry) closeHosts() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -167,7 +171,8 @@ func (o *opVersion) awaitStream(ctx context.Context, dev tensor.Device) error {
 	return drv.Synchronize(s)
 }
 
-// checkHostArgs checks the arguments as Call does, and that tensors are in host memory and written ones apart.
+// checkHostArgs checks the arguments as Call does. It also checks that all tensors are in host memory, and that no written tensor
+// shares memory with another argument.
 func (o *opVersion) checkHostArgs(args []any) error {
 	tensors := tensorsOf(args)
 	for i, t := range tensors {
@@ -207,7 +212,7 @@ func (o *opVersion) sharedMemory(i, k int) error {
 	return &SharedMemoryError{Op: o.Name(), Arg: o.decl.Schema.Args[i].Name, Other: o.decl.Schema.Args[k].Name}
 }
 
-// sameArgument reports whether two arguments are the same elements and are declared with the same shape.
+// sameArgument reports whether two arguments have the same elements and are declared with the same shape.
 func (o *opVersion) sameArgument(i, k int, a, b *tensor.Tensor) bool {
 	declared := func(i int) string { return o.decl.Args[o.decl.Schema.Args[i].Name].Shape.String() }
 	return hostcall.Equal(a, b) && declared(i) == declared(k)

@@ -79,11 +79,12 @@ func (o *Op) Schema() schema.Schema { return o.current().decl.Schema }
 // Call queues the work on the stream of [device.WithStream], else on the device's
 // default stream, and returns. On the CPU the work is done when Call returns.
 //
-// Wrong arguments give [*ArityError], [*TypeError], [*MixedDevicesError] or
-// [*ArgumentError]; arguments that the operator refuses give [*OperatorError]; a module that cannot be built or
-// loaded gives [*BuildError] or [*LoadError]; a closed registry gives [ErrClosed]; an
-// operator that a reload removed gives [*RemovedError]. If ctx has ended, also while the code is
-// being built, Call queues nothing and returns the cause.
+// Wrong arguments give [*ArityError], [*TypeError], [*TensorError], [*MixedDevicesError] or
+// [*ArgumentError]; a stream of another device gives [*StreamDeviceError]; arguments that the operator
+// refuses give [*OperatorError]; a module that cannot be built or loaded gives [*BuildError] or
+// [*LoadError]; a closed registry gives [ErrClosed]; an operator that a reload removed gives
+// [*RemovedError]. If ctx has ended, or ends while the code is being built, Call queues nothing and
+// returns the cause.
 //
 // With [Options.Verify] Call waits for the result and compares it with the CPU's; a
 // difference is a [*VerifyError].
@@ -95,8 +96,9 @@ func (o *Op) Call(ctx context.Context, args ...any) error {
 	return v.callOrVerify(ctx, args, nil, o.params, nil)
 }
 
-// CallReturning is [Op.Call] of an operator with a result, which it returns as int64, bool or float64, by the schema. The result is
-// there when CallReturning returns; the work may still be queued. The errors are those of Call, and [*ResultError].
+// CallReturning is [Op.Call] of an operator with a result. It returns the result as int64, bool or float64, depending on the
+// schema. The result is complete when CallReturning returns; the work on tensors may still be queued. The errors are those of
+// Call, and [*ResultError].
 func (o *Op) CallReturning(ctx context.Context, args ...any) (any, error) {
 	v := o.current()
 	return v.returning(func(result *ffi.Any) error {
@@ -109,8 +111,8 @@ func (o *Op) CallReturning(ctx context.Context, args ...any) (any, error) {
 	})
 }
 
-// callOrVerify calls the operator, with verification if the registry has it. params are given launch parameters, nil for those of
-// the registry.
+// callOrVerify calls the operator, and verifies the call if [Options.Verify] is set. params are the launch parameters of
+// [Op.WithParams]; nil: those that the registry has loaded for the call.
 func (o *opVersion) callOrVerify(ctx context.Context, args []any, m *measurement, params *ffi.Params, result *ffi.Any) error {
 	if o.reg.verify {
 		return o.callVerified(ctx, args, params, result)
@@ -132,8 +134,8 @@ func (o *opVersion) usable(ctx context.Context) error {
 	return o.removed
 }
 
-// call packs the arguments, finds or builds the code for them, and runs it. m is nil without a call tracer, result for a caller that
-// needs none.
+// call packs the arguments, finds or builds the code for them, and runs it. m is nil without a call tracer. result is nil if the
+// caller needs no result.
 func (o *opVersion) call(ctx context.Context, args []any, m *measurement, params *ffi.Params, result *ffi.Any) error {
 	if err := o.usable(ctx); err != nil {
 		return err
@@ -176,7 +178,8 @@ func (o *opVersion) call(ctx context.Context, args []any, m *measurement, params
 	return err
 }
 
-// run calls the operator with the arguments that are packed in the buffer. Close waits for it.
+// run calls the operator with the arguments that are packed in the buffer. The caller has entered the call, so that Close waits
+// for it.
 func (o *opVersion) run(b *binding, stream ffi.Stream, buffer *callBuffer, args []any, params *ffi.Params, result *ffi.Any) error {
 	if params == nil && b.tuned != nil {
 		params = b.tuned.of(buffer.packed, args)
@@ -212,7 +215,7 @@ func (o *opVersion) findBinding(dev tensor.Device, key partKey) *binding {
 	return nil
 }
 
-// bind builds and loads the part for the device and part key, and remembers its
+// bind builds and loads the part for the device and part key, and adds a binding of its
 // function.
 func (o *opVersion) bind(ctx context.Context, dev tensor.Device, key partKey) (binding, error) {
 	t, err := o.reg.Target(dev)
@@ -274,8 +277,8 @@ func (o *opVersion) addBinding(b binding) {
 	}
 }
 
-// stream returns the stream of [device.WithStream], else the device's default stream. It
-// fails with a [*StreamDeviceError].
+// stream returns the stream of [device.WithStream], else the device's default stream. The
+// error is a [*StreamDeviceError].
 func (o *opVersion) stream(ctx context.Context, dev tensor.Device) (ffi.Stream, error) {
 	s := ffi.Stream{DeviceType: int32(dev.Type), DeviceID: dev.ID}
 	given, ok := device.StreamFrom(ctx)

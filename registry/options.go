@@ -22,8 +22,8 @@ type Options struct {
 	CacheDir    string          // AITER_JIT_DIR; default $XDG_CACHE_HOME/aiter/jit
 	Path        []string        // AITER_JIT_PATH: read-only caches, such as prebuilt ones, searched after CacheDir
 	Limits      cache.Limits    // AITER_JIT_MAX_SIZE, _MAX_AGE, _MAX_COUNT; default [cache.DefaultLimits]; negative: none
-	Root        string          // AITER_META_DIR, which may list several: a folder with configuration and sources; see Modules
-	Roots       []string        // more of them
+	Root        string          // AITER_META_DIR (which may list several): a folder with a configuration and sources; see Modules
+	Roots       []string        // more folders like Root
 	Config      string          // AITER_CONFIG: the configuration in the only root, relative to it
 	Targets     []target.Target // GPU_ARCHS: preferred targets; a device gets the first that it runs
 	Jobs        int             // MAX_JOBS: compilers at a time
@@ -33,14 +33,15 @@ type Options struct {
 	LockTimeout time.Duration   // of the wait for a build of another process; 0: three times the time limit of a compiler run
 	Observer    jit.Observer    // receives the events of builds
 
-	// Trace records a timeline of builds, loads, calls, launches and of what [Registry.Devices] does: allocations, copies and
-	// waits. Devices measure kernels with events, without a wait; work of a stream that is captured in a graph has no time.
-	// A recorder may be used by several registries, and may be paused. nil: nothing is recorded, and calls have no extra cost.
+	// Trace records a timeline of builds, loads, calls and launches, and of the allocations, copies and waits of
+	// [Registry.Devices]. Devices measure kernels with events, without a wait. Work on a stream that is captured in a graph gets
+	// no time. Several registries may share a recorder, and it may be paused. nil: nothing is recorded, and calls have no extra
+	// cost.
 	Trace *trace.Recorder
 
 	// Modules are sources of modules and operators besides those of aiter: each an [embed.FS] of the program, or a
-	// folder ([os.DirFS]). Their code finds the headers <aiter/...> without an include folder for them. Names of
-	// modules and operators are unique among all sources; two equal names are a [*ClashError].
+	// folder ([os.DirFS]). Their code can include the headers <aiter/...> without a flag for their folder. The names of
+	// modules and operators must be unique among all sources; a name that two sources have is a [*ClashError].
 	//
 	// A folder of Root, Roots or AITER_META_DIR is one more source. If it declares all modules of an embedded source, it
 	// replaces that source, so that a user can edit what the program contains. If it declares the support module,
@@ -53,14 +54,15 @@ type Options struct {
 	// NoBuiltin leaves out the operators of aiter. Their headers and the support module stay.
 	NoBuiltin bool
 
-	// Logger receives warnings, what is compiled, and with level debug each step of builds. A call of
-	// loaded code and a build that finds everything in the cache log nothing from level info on. nil:
+	// Logger receives warnings, the compiles, and at level debug each step of builds. A call of loaded
+	// code, and a build that finds everything in the cache, log nothing at level info or above. nil:
 	// [slog.Default] with the level of AITER_LOG_LEVEL (trace, debug, info, warn or error) if that
-	// is set. It writes to standard error from level info on, unless the program changes it.
+	// is set. It writes messages of level info and above to standard error, unless the program changes it.
 	Logger *slog.Logger
 
 	// Remote opens the source of prebuilt sets that AITER_JIT_REMOTE names. [fleet.Open] pulls signed sets from a registry for
-	// container images. A call whose code no cache has takes it from there, and is compiled if that fails. nil: the variable has no effect.
+	// container images. If no cache has the code of a call, it is pulled from this source; if that fails, it is compiled. nil:
+	// AITER_JIT_REMOTE has no effect.
 	//
 	// [fleet.Open]: https://pkg.go.dev/github.com/aiter-go/aiter/fleet#Open
 	Remote jit.OpenSource
@@ -70,15 +72,15 @@ type Options struct {
 	// build on the copies, and compares all arguments that the schema marks as
 	// written, states and in-place arguments included. The tolerance is that of the
 	// operator in the configuration, else that of the element type. Calls on the CPU
-	// run twice, so that results that differ from run to run are found, such as those
-	// of races. Verify needs a C++ compiler, host memory for the arguments, and time. It
+	// run twice, which finds results that differ from run to run, such as those
+	// of data races. Verify needs a C++ compiler, host memory for the arguments, and time. It
 	// cannot be used while a stream is captured, or while other code writes to the
 	// arguments.
 	Verify bool
 
-	// Tune (AITER_TUNE) uses the launch parameters that aiterctl tune, or [Op.KeepTuning], keeps beside the code in CacheDir or
-	// Path. They are those of the device, its driver, the code and the class of shapes of the call; other calls use the
-	// operator's own plan. The registry reads them when it loads code. Tune measures nothing.
+	// Tune (AITER_TUNE) uses the launch parameters that aiterctl tune, or [Op.KeepTuning], stores with the code in CacheDir or
+	// Path. They hold for one device, its driver, the library and a shape class; other calls use the operator's own launch plan.
+	// The registry reads them when it loads code. Tune measures nothing.
 	Tune bool
 
 	// NoCompile (AITER_NO_COMPILE) never runs a compiler: all code comes from CacheDir
@@ -89,7 +91,7 @@ type Options struct {
 
 	// Reload (AITER_RELOAD) watches the configuration and the inputs of loaded
 	// modules, and replaces their code as soon as the new code is built. Calls in
-	// progress finish on the code that they began with. Code that cannot be built or
+	// progress finish with the code with which they began. Code that cannot be built or
 	// loaded replaces nothing; [Registry.ReloadErr] returns the error. Reload needs a
 	// checkout (Root). Old code stays in memory, so Reload is for the development of
 	// operators, not for services. The support library is not reloaded.
@@ -102,12 +104,12 @@ type Options struct {
 	Getenv func(string) string
 }
 
-// HostOptions configure calls on tensors in host memory. The zero value suits a program.
+// HostOptions configure calls on tensors in host memory. The zero value suits most programs.
 type HostOptions struct {
 	Pool    device.PoolOptions // of the pool of each device
-	Piece   int64              // bytes of a piece of a call in one direction; 0: 4 MiB, or 2 MiB of tensors that are not pinned
-	Buffers int                // pieces of a call in flight at once; 0: 16, or 4 to 32 of tensors that are not pinned
-	Calls   int                // calls on a device at once, later ones wait; 0: 2
+	Piece   int64              // bytes that a piece of a call copies in one direction; 0: 4 MiB, or 2 MiB if tensors are not pinned
+	Buffers int                // pieces of a call in flight at once; 0: 16, or 4 to 32 if tensors are not pinned
+	Calls   int                // calls on a device at once; later ones wait; 0: 2
 }
 
 // Source is a tree of modules with their configuration, config/opt_compiler.toml or opt_compiler.toml.

@@ -20,7 +20,7 @@ const maxArgs = 24
 type callBuffer struct {
 	packed  []ffi.Any // in args, unless there are more
 	args    [maxArgs]ffi.Any
-	memory  []unsafe.Pointer // texts and lists that packed has addresses of
+	memory  []unsafe.Pointer // texts and lists to which packed has addresses
 	counter *counter
 }
 
@@ -57,9 +57,9 @@ func (o *opVersion) pack(buffer *callBuffer, args []any) (tensor.Device, error) 
 	return p.dev, nil
 }
 
-// packDefaults packs the defaults of the arguments, from the first that has one. It stops at a
-// type that Go cannot pack: another list, a device or an element type. The operator's code has the
-// defaults of the remaining arguments.
+// packDefaults packs the defaults of the arguments, from the first argument that has one. It stops at
+// a type that Go cannot pack: a list of other elements than integers, a device or an element type. The
+// operator's code has the defaults of the remaining arguments.
 func packDefaults(s schema.Schema) *callBuffer {
 	buffer := new(callBuffer)
 	for _, a := range s.Args[s.Required():] {
@@ -102,7 +102,7 @@ func isNone(arg any) bool {
 	return arg == nil || ok && t == nil
 }
 
-// isNilList reports whether the argument is a nil []int64: None for an optional list, else an empty list.
+// isNilList reports whether the argument is a nil []int64. An optional list takes it as None, another list as an empty list.
 func isNilList(arg any) bool {
 	list, ok := arg.([]int64)
 	return ok && list == nil
@@ -242,7 +242,7 @@ func (p *packing) typeError(i int, arg any) error {
 // keepAlive keeps the tensors, texts and lists of a call reachable until the call has returned: C
 // code holds only addresses.
 func keepAlive(o *opVersion, buffer *callBuffer, args []any) {
-	runtime.KeepAlive(o) // its defaults
+	runtime.KeepAlive(o) // has the defaults
 	runtime.KeepAlive(buffer)
 	runtime.KeepAlive(args)
 }

@@ -47,8 +47,8 @@ func (o *opVersion) key(args []any) (key partKey) {
 	return key
 }
 
-// of returns the axis's element of a part key. A tensor without the dimension gets the
-// first range, whose code refuses it.
+// of returns the axis's element of a part key for a tensor. A tensor without the dimension gets the
+// first range; the code of that range refuses the tensor.
 func (a *keyAxis) of(t *tensor.Tensor) uint32 {
 	switch {
 	case len(a.ranges) == 0:
@@ -68,7 +68,7 @@ func (k partKey) value(i int, a opconfig.Axis) string {
 	return tensor.DType(k[i]).String()
 }
 
-// request returns the part request of a call with that key.
+// request returns the request for the part that calls with a part key need.
 func (o *opVersion) request(t target.Target, key partKey) (jit.Request, error) {
 	part, err := o.module.decl.Part(o.decl, t, func(a opconfig.Axis) string {
 		for i, own := range o.axes {
@@ -85,9 +85,9 @@ func (o *opVersion) request(t target.Target, key partKey) (jit.Request, error) {
 	return jit.Request{Module: o.module.decl.Name, Target: t, Part: part}, err
 }
 
-// dtypeError returns the error that the operator itself returns for an element type
-// that it does not support. No code has to be built for this error. Every size is in a
-// range, so sizes have no such error.
+// dtypeError returns the error that the operator itself would return for an element type
+// that it does not support, so that no code is built for a call that fails. There is no such
+// error for sizes, because each size is in a range.
 func (o *opVersion) dtypeError(e *opconfig.UnknownAxisError) error {
 	arg := ""
 	for _, a := range o.axes {

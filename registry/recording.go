@@ -7,27 +7,27 @@ import (
 	"github.com/aiter-go/aiter/trace"
 )
 
-// recording is the observer that records the timeline of [Options.Trace]. It sends everything to the other observer too.
+// recording is the observer that records the timeline of [Options.Trace]. It passes everything on to [Options.Observer].
 type recording struct {
-	rec    *trace.Recorder
-	others jit.Observer // of Options.Observer, nil for none
-	next   CallTracer   // among the others, nil for none
+	rec   *trace.Recorder
+	inner jit.Observer // Options.Observer, nil for none
+	calls CallTracer   // the call tracer of inner, nil for none
 }
 
 var _ CallTracer = (*recording)(nil)
 
-// withTrace returns the observer of a registry that records a timeline.
+// withTrace returns an observer that records a timeline and passes everything on to o. Without a recorder it returns o.
 func withTrace(o jit.Observer, rec *trace.Recorder) jit.Observer {
 	if rec == nil {
 		return o
 	}
-	return &recording{rec: rec, others: o}
+	return &recording{rec: rec, inner: o}
 }
 
 // Observe implements [jit.Observer].
 func (r *recording) Observe(e jit.Event) {
-	if r.others != nil {
-		r.others.Observe(e)
+	if r.inner != nil {
+		r.inner.Observe(e)
 	}
 }
 
@@ -41,9 +41,9 @@ func callOf(ctx context.Context) uint64 {
 
 // Begin implements [jit.Tracer].
 func (r *recording) Begin(ctx context.Context, op jit.Operation, e jit.Event) (context.Context, func(jit.Event)) {
-	endOther := func(jit.Event) {}
-	if t, ok := r.others.(jit.Tracer); ok {
-		ctx, endOther = t.Begin(ctx, op, e)
+	endInner := func(jit.Event) {}
+	if t, ok := r.inner.(jit.Tracer); ok {
+		ctx, endInner = t.Begin(ctx, op, e)
 	}
 	span := r.rec.Begin(kindOf(op), operationName(e))
 	span.Call = callOf(ctx)
@@ -56,7 +56,7 @@ func (r *recording) Begin(ctx context.Context, op jit.Operation, e jit.Event) (c
 			span.Detail += lookupResult(e)
 		}
 		span.End(e.Err)
-		endOther(e)
+		endInner(e)
 	}
 }
 
@@ -99,12 +99,12 @@ func lookupResult(e jit.Event) string {
 
 // BeginCall implements [CallTracer].
 func (r *recording) BeginCall(ctx context.Context, op *Op) (context.Context, func(CallResult)) {
-	endOther := func(CallResult) {}
-	if r.next != nil {
-		ctx, endOther = r.next.BeginCall(ctx, op)
+	endInner := func(CallResult) {}
+	if r.calls != nil {
+		ctx, endInner = r.calls.BeginCall(ctx, op)
 	}
 	if !r.rec.Recording() {
-		return ctx, endOther
+		return ctx, endInner
 	}
 	span := r.rec.Begin(trace.Call, op.Name())
 	span.Call = r.rec.NewID()
@@ -113,12 +113,12 @@ func (r *recording) BeginCall(ctx context.Context, op *Op) (context.Context, fun
 			span.Device = result.Device.String()
 		}
 		span.End(result.Err)
-		endOther(result)
+		endInner(result)
 	}
 }
 
 // DeviceTime implements [CallTracer].
-func (r *recording) DeviceTime() bool { return r.next != nil && r.next.DeviceTime() }
+func (r *recording) DeviceTime() bool { return r.calls != nil && r.calls.DeviceTime() }
 
 // workOf describes the kernels of a call.
 func workOf(ctx context.Context, op string) trace.Span {

@@ -48,11 +48,12 @@ type Registry struct {
 	support        *ffi.Support // shared by all modules
 	releaseSupport func() error // allows other processes to remove its artifact; nil until it is loaded
 	known          sync.Map     // tensor.Device -> []target.Target of its calls; see [Registry.Ready]
-	ready          sync.Map     // set of jit.Request: they are built, and loaded if this machine runs them
+	ready          sync.Map     // set of jit.Request whose code is built, and loaded if this machine runs it
 }
 
-// Open reads the configuration and returns a registry of its operators. It compiles
-// and loads nothing. Its errors are those of [opconfig.Load] and of the cache folder.
+// Open reads the configuration and returns a registry of its operators. It compiles and loads
+// nothing. The errors are [*EnvironmentError], [ErrNoCheckout], those of the configuration, such as
+// [*ClashError], those of opening the cache folder, and those of [device.Open].
 func Open(ctx context.Context, opts Options) (*Registry, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -102,7 +103,7 @@ func (r *Registry) Devices() *device.Devices { return r.devices }
 // nearest names.
 type UnknownOpError = opconfig.UnknownOpError
 
-// Lookup returns an operator by name: a map read. Its errors are [*UnknownOpError] and
+// Lookup returns an operator by name. It only reads a map. The errors are [*UnknownOpError] and
 // [ErrClosed].
 func (r *Registry) Lookup(name string) (*Op, error) {
 	if r.calls.closed.Load() {

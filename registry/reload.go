@@ -42,16 +42,16 @@ type ReloadError struct {
 
 func (e *ReloadError) Error() string {
 	if e.Module == "" {
-		return fmt.Sprintf("the configuration changed and cannot be used, so the previous configuration stays: %v", e.Err)
+		return fmt.Sprintf("the configuration changed and cannot be used, so the previous configuration stays in use: %v", e.Err)
 	}
-	return fmt.Sprintf("%s changed and cannot be used, so its previous code stays: %v", e.Module, e.Err)
+	return fmt.Sprintf("%s changed and cannot be used, so its previous code stays in use: %v", e.Module, e.Err)
 }
 
 // Unwrap returns the cause.
 func (e *ReloadError) Unwrap() error { return e.Err }
 
 // ReloadErr returns the errors of the last reload: a [*ReloadError], or several joined. It
-// is nil if the code in use is that of the files, or if the registry does not reload.
+// is nil if the code in use was built from the current files, or if the registry does not reload.
 func (r *Registry) ReloadErr() error {
 	if r.reload == nil {
 		return nil
@@ -92,7 +92,7 @@ func (l *reloader) run(ctx context.Context) {
 	for {
 		changes, err := l.watcher.Next(ctx)
 		if err != nil {
-			_ = l.watcher.Close() // a descriptor of notifications
+			_ = l.watcher.Close() // closes a file descriptor
 			return
 		}
 		l.reload(ctx, changes)
@@ -126,12 +126,12 @@ func (l *reloader) reload(ctx context.Context, changes []watch.Change) {
 	wg.Wait()
 }
 
-// reconfigure applies a changed configuration. Loaded modules keep their code and
-// operators until they are built from the new configuration.
+// reconfigure applies a changed configuration and reports whether it is valid. Loaded modules keep
+// their code and operators until they are built from the new configuration.
 func (l *reloader) reconfigure(start time.Time) bool {
 	m, err := l.watcher.Reconfigure(l.reg.Manager(), l.config)
 	if err != nil {
-		if !l.alreadyReported(err) { // each later edit of the tree repeats the error
+		if !l.alreadyReported(err) { // each later edit of a file would report the error again
 			l.report("", start, err)
 		}
 		return false
@@ -248,7 +248,7 @@ func releaseAll(loaded map[jit.Request]*loadedModule) {
 	}
 }
 
-// open loads a library and checks that it defines all its operators.
+// open loads a library and checks that it defines all operators that its artifact lists.
 func (l *reloader) open(sup *ffi.Support, res jit.Result) (*loadedModule, error) {
 	mod, err := l.reg.open(sup, res)
 	if err != nil {
@@ -262,7 +262,7 @@ func (l *reloader) open(sup *ffi.Support, res jit.Result) (*loadedModule, error)
 	return mod, nil
 }
 
-// sameCode reports whether a build made the libraries that are loaded.
+// sameCode reports whether the libraries of a build are those that are loaded.
 func sameCode(loaded map[jit.Request]*loadedModule, results []jit.Result) bool {
 	for _, res := range results {
 		if loaded[res.Request].digest != res.Artifact.Digest {
@@ -272,8 +272,8 @@ func sameCode(loaded map[jit.Request]*loadedModule, results []jit.Result) bool {
 	return true
 }
 
-// sameOps reports whether two versions declare the same operators and parts. Positions
-// in the file do not count.
+// sameOps reports whether two versions declare the same operators and parts. It ignores positions
+// in the file.
 func sameOps(a, b *opconfig.Module) bool {
 	return reflect.DeepEqual(a.Axes, b.Axes) && slices.EqualFunc(a.Ops, b.Ops, func(x, y opconfig.Op) bool {
 		x.Pos, y.Pos = opconfig.Position{}, opconfig.Position{}
@@ -291,7 +291,7 @@ func (l *reloader) reportChange(module string, start time.Time, err error) {
 	}
 }
 
-// report records the result of a reload, and sends it to the observer and the log.
+// report records the result of a reload, and reports it to the observer and in the log.
 func (l *reloader) report(module string, start time.Time, err error) {
 	if err != nil {
 		err = &ReloadError{Module: module, Err: err}

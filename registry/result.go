@@ -9,7 +9,8 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// ResultError reports an operator whose result [Op.CallReturning] cannot return, or whose results on the device and on the CPU differ.
+// ResultError reports that [Op.CallReturning] cannot return the result of an operator, or that [Options.Verify] found different
+// results on the device and on the CPU.
 type ResultError struct{ Op, Reason string }
 
 func (e *ResultError) Error() string { return e.Op + ": result: " + e.Reason }
@@ -17,7 +18,7 @@ func (e *ResultError) Error() string { return e.Op + ": result: " + e.Reason }
 // returnsValue reports whether the operator's result is one int, bool or float.
 func (o *opVersion) returnsValue() bool { return o.decl.Schema.Result() != schema.Invalid }
 
-// returning makes a call that has a result, and returns the result in the Go type of the schema.
+// returning makes a call that has a result. It returns the result in the Go type for the type in the schema.
 func (o *opVersion) returning(call func(*ffi.Any) error) (any, error) {
 	if !o.returnsValue() {
 		return nil, &ResultError{Op: o.Name(), Reason: "its schema has the result " + schema.Results(o.decl.Schema.Returns) +
@@ -30,12 +31,12 @@ func (o *opVersion) returning(call func(*ffi.Any) error) (any, error) {
 	return o.resultValue(result)
 }
 
-// resultValue returns a result in the Go type of the schema.
+// resultValue returns a result in the Go type for the type in the schema.
 func (o *opVersion) resultValue(r ffi.Any) (any, error) {
 	kinds := map[ffi.TypeIndex]schema.Kind{ffi.TypeInt: schema.Int, ffi.TypeBool: schema.Bool, ffi.TypeFloat: schema.Float}
 	v, ok := r.Value()
 	if want := o.decl.Schema.Returns[0].Kind; !ok || kinds[r.Type] != want {
-		reason := fmt.Sprintf("expected %s by the schema, got a value of type index %d; correct the schema", want, r.Type)
+		reason := fmt.Sprintf("expected %s, the type in the schema, got a value of type index %d; correct the schema", want, r.Type)
 		return nil, &ResultError{Op: o.Name(), Reason: reason}
 	}
 	return v, nil

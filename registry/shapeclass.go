@@ -10,9 +10,13 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// A shape class is the calls for which launch parameters are chosen together. Its code has, for each argument: noArgument; boolArgument
-// with the value; intArgument with a size code; or tensorArgument with the element type, the rank, the size code of each dimension,
-// and the layout: the last dimension whose elements are adjacent, or the rank, with alignedLayout. Floats and texts have no part in it.
+// A shape class is a set of calls that share their launch parameters. The code of a class has bytes for each argument of a call:
+//   - an absent argument: noArgument
+//   - a bool: boolArgument and the value
+//   - an int: intArgument and a size code
+//   - a tensor: tensorArgument, three bytes of the element type, the rank, the size code of each dimension, and the layout. The
+//     layout is the last dimension whose elements are adjacent, or the rank if there is none, with alignedLayout.
+//   - another argument, such as a float or a text: otherArgument, whatever its value
 const (
 	noArgument     = 0
 	boolArgument   = 1
@@ -21,7 +25,7 @@ const (
 	otherArgument  = 4
 
 	alignedLayout = 0x80 // the first element is at a multiple of 16 bytes
-	exactSizes    = 16   // sizes up to here have a code each, larger ones a code for each power of two
+	exactSizes    = 16   // each size up to this one has a code; larger sizes share one for each power of two
 )
 
 // appendClass appends the code of the class of packed arguments.
@@ -58,7 +62,8 @@ func appendTensorClass(code []byte, t *tensor.Tensor) []byte {
 	return append(code, byte(layout))
 }
 
-// sizeCode returns 0 for a negative number, n+1 up to exactSizes, and a code for each power of two that bounds larger ones.
+// sizeCode returns the code of a size: 0 for a negative one, n+1 up to exactSizes. Larger sizes have one code for each range that ends
+// with a power of two, such as 17 to 32.
 func sizeCode(n int64) byte {
 	switch {
 	case n < 0:

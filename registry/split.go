@@ -10,8 +10,9 @@ import (
 // restAxis is the name of the axis of leading dimensions.
 const restAxis = "..."
 
-// hostCall describes a call on host memory: the arguments that are read and written, and the axes along which it may be cut, if it may.
-func (o *opVersion) hostCall(args []any, cuts bool) hostcall.Call {
+// hostCall describes a call on host memory: the arguments that it reads and writes, and, if splits is true, the axes along which it
+// may be split.
+func (o *opVersion) hostCall(args []any, splits bool) hostcall.Call {
 	tensors := tensorsOf(args)
 	call := hostcall.Call{Args: make([]hostcall.Argument, len(tensors))}
 	for i, t := range tensors {
@@ -19,7 +20,7 @@ func (o *opVersion) hostCall(args []any, cuts bool) hostcall.Call {
 		output := o.decl.Args[o.decl.Schema.Args[i].Name].Output
 		call.Args[i] = hostcall.Argument{Tensor: t, Written: written && t != nil, Read: !output && t != nil}
 	}
-	if !cuts {
+	if !splits {
 		return call
 	}
 	var s sizes
@@ -27,7 +28,7 @@ func (o *opVersion) hostCall(args []any, cuts bool) hostcall.Call {
 		s = o.checks.sizes(args)
 	}
 	for _, axis := range o.decl.Split {
-		units, along, ok := o.cut(axis, tensors, &s)
+		units, along, ok := o.splitAlong(axis, tensors, &s)
 		if !ok {
 			continue
 		}
@@ -39,9 +40,10 @@ func (o *opVersion) hostCall(args []any, cuts bool) hostcall.Call {
 	return call
 }
 
-// cut returns the number of units of an axis, and the dimension of each tensor along it, -1 for none. ok is false if a call with
-// these tensors cannot be cut along the axis: a written tensor lacks it, or a shape is not known or has it in a sum such as B+1.
-func (o *opVersion) cut(axis []string, tensors []*tensor.Tensor, s *sizes) (units int64, along []int, ok bool) {
+// splitAlong returns the number of units into which an axis may be split, and for each tensor its dimension along the axis, -1 for
+// none. axis has the names of sizes that stand for the axis. ok is false if a call with these tensors cannot be split along the axis: a
+// written tensor lacks it, or the declared shape of a tensor is not known, or has the size in a sum such as B+1.
+func (o *opVersion) splitAlong(axis []string, tensors []*tensor.Tensor, s *sizes) (units int64, along []int, ok bool) {
 	along = make([]int, len(tensors))
 	for i, t := range tensors {
 		along[i] = -1
@@ -62,7 +64,7 @@ func (o *opVersion) cut(axis []string, tensors []*tensor.Tensor, s *sizes) (unit
 	return units, along, units > 0
 }
 
-// shapeOf returns the declared shape that a tensor has.
+// shapeOf returns the declared shape of argument i that the tensor has. It returns false if none is declared.
 func (o *opVersion) shapeOf(i int, t *tensor.Tensor, s *sizes) ([]dimCheck, bool) {
 	if o.checks == nil {
 		return nil, false
@@ -80,7 +82,8 @@ func (o *opVersion) shapeOf(i int, t *tensor.Tensor, s *sizes) ([]dimCheck, bool
 	return nil, false
 }
 
-// dimension returns the dimension of a shape along an axis, -1 for none. known is false if it has several, or one in a sum.
+// dimension returns the dimension of a shape along an axis, -1 for none. known is false if the shape has several such dimensions, or
+// has the axis in a sum.
 func (c *argChecks) dimension(shape []dimCheck, axis []string, t *tensor.Tensor) (dim int, known bool) {
 	dims, lead, _ := fits(shape, t)
 	dim, known = -1, true

@@ -10,7 +10,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// Target returns the target that calls on a device are built for: the first of
+// Target returns the target for which calls on a device are built: the first of
 // [Options.Targets] that the device runs, else the device's architecture without
 // features. The errors are those of [device.Devices.Target].
 func (r *Registry) Target(dev tensor.Device) (target.Target, error) {
@@ -39,9 +39,9 @@ func (r *Registry) targetOf(own target.Target) target.Target {
 	return own.WithoutFeatures()
 }
 
-// native returns the own targets of this machine's GPUs, or cpu if it has none. The files
-// of AMD's kernel driver do not contain the features of GPUs, which select a preferred
-// target. So they count only for devices that the HIP library does not list.
+// native returns the own targets of this machine's GPUs, or cpu if it has none. A preferred target is
+// selected by the features of a GPU, which the files of AMD's kernel driver do not contain. So native
+// uses these files only for devices that the HIP library does not list.
 func (r *Registry) native(ctx context.Context) ([]target.Target, error) {
 	found, err := r.devices.Native(ctx)
 	if err != nil || !slices.ContainsFunc(found, func(t target.Target) bool { return t.Vendor() == target.HIP }) {
@@ -68,8 +68,8 @@ func (r *Registry) native(ctx context.Context) ([]target.Target, error) {
 	})...), nil
 }
 
-// targetsOf returns the targets that calls on a device request, each once. For the zero
-// Device it returns those of all native targets.
+// targetsOf returns the targets for which calls on a device are built, each once. For the zero
+// Device it returns those for all native targets.
 func (r *Registry) targetsOf(dev tensor.Device, native []target.Target) ([]target.Target, error) {
 	if dev != (tensor.Device{}) {
 		t, err := r.Target(dev)
@@ -89,7 +89,7 @@ func (r *Registry) targetsOf(dev tensor.Device, native []target.Target) ([]targe
 func (r *Registry) rememberDevices(natives []target.Target) {
 	infos, _ := r.devices.All() // calls report the errors of other devices
 	for _, info := range infos {
-		_, _ = r.Target(info.Device) // no error: it was described
+		_, _ = r.Target(info.Device) // All has described the device, so there is no error
 	}
 	r.known.Store(tensor.Device{}, natives)
 }

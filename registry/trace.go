@@ -13,27 +13,27 @@ import (
 // CallTracer is an [Options.Observer] that also follows calls of operators. Without one, calls have no extra cost.
 type CallTracer interface {
 	jit.Observer
-	// BeginCall is called at the beginning of a call. The call goes on with the returned context, also builds and loads,
-	// and calls the returned function at its end.
+	// BeginCall is called at the beginning of a call. The call uses the returned context, also for builds and loads. At its
+	// end it calls the returned function.
 	BeginCall(ctx context.Context, op *Op) (context.Context, func(CallResult))
-	// DeviceTime reports whether to measure the time on the device. Each call then waits for its end. It cannot be
-	// captured in a graph, and [Options.Verify] measures nothing.
+	// DeviceTime reports whether calls measure their time on the device. Each such call waits until its work is complete, and
+	// cannot be captured in a graph. With [Options.Verify] no time is measured.
 	DeviceTime() bool
 }
 
-// CallResult is the end of a call.
+// CallResult describes a call that has ended.
 type CallResult struct {
 	Device     tensor.Device // of the tensors; the zero Device if the arguments are wrong
 	DeviceTime time.Duration // 0 if it was not measured
 	Err        error
 }
 
-// callTracerOf returns the call tracer among the observers, nil if there is none. Of two it returns the first, unless one
-// is that of [Options.Trace].
+// callTracerOf returns the call tracer among the observers, nil if there is none. The recording of [Options.Trace] comes first; of
+// several others callTracerOf returns the first.
 func callTracerOf(o jit.Observer) CallTracer {
 	switch t := o.(type) {
 	case *recording:
-		t.next = callTracerOf(t.others)
+		t.calls = callTracerOf(t.inner)
 		return t
 	case CallTracer:
 		return t
@@ -57,7 +57,8 @@ func (o *Op) traced(ctx context.Context, call func(context.Context, *measurement
 	return result.Err
 }
 
-// measurement is the device and the time of a call, the sum of those of its pieces.
+// measurement holds the device of a call and its time on the device. For a call in pieces the time is the sum of those of the
+// pieces.
 type measurement struct {
 	reg   *Registry
 	work  trace.Span // of the kernels, for the timeline of Options.Trace
@@ -80,7 +81,7 @@ func (m *measurement) around(s device.Stream, run func() error) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _, _ = from.Close(), to.Close() }() // an error here would be one of an earlier kernel
+	defer func() { _, _ = from.Close(), to.Close() }() // an error here would come from an earlier kernel
 	if err := drv.Record(from, s); err != nil {
 		return err
 	}

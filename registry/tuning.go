@@ -23,7 +23,7 @@ type UnknownParamError = opconfig.UnknownParamError
 // LaunchParam is a launch parameter of an operator, as its configuration declares it.
 type LaunchParam = opconfig.LaunchParam
 
-// TunedParams are the launch parameters that were chosen for a class of shapes.
+// TunedParams are the launch parameters that were chosen for a shape class.
 type TunedParams = tuning.Entry
 
 // LaunchParams returns the launch parameters that the operator has on a device. The errors are those of [Registry.Target].
@@ -35,9 +35,9 @@ func (o *Op) LaunchParams(dev tensor.Device) ([]LaunchParam, error) {
 	return o.current().decl.LaunchParams(t), nil
 }
 
-// WithParams returns the operator with launch parameters for all its calls on a device, in place of its plan and of those of
-// [Options.Tune]. Where a value does not fit a call, the operator keeps its plan. The error is an [*UnknownParamError], or one
-// of [Registry.Target].
+// WithParams returns a copy of the operator whose calls on a device use the given launch parameters, by name, instead of the
+// operator's own launch plan and of the parameters of [Options.Tune]. A call for which a value is not possible uses the operator's own
+// plan. The error is an [*UnknownParamError], or one of [Registry.Target].
 func (o *Op) WithParams(dev tensor.Device, params map[string]int64) (*Op, error) {
 	t, err := o.reg.Target(dev)
 	if err != nil {
@@ -54,9 +54,9 @@ func (o *Op) WithParams(dev tensor.Device, params map[string]int64) (*Op, error)
 	return &with, nil
 }
 
-// ReadParams calls the operator, and returns the names of its launch parameters on the device of the arguments that the call reads:
-// those that a search has to vary for calls of this class. Each parameter has its first declared value in the call. The errors are those
-// of [Op.Call].
+// ReadParams calls the operator and returns the names of the launch parameters that this call reads. A search for the best values has
+// to vary only these, for calls of this shape class. In the call each parameter has its first declared value. The errors are those of
+// [Op.Call].
 func (o *Op) ReadParams(ctx context.Context, args ...any) ([]string, error) {
 	v := o.current()
 	dev, err := v.pack(new(callBuffer), args)
@@ -92,9 +92,10 @@ func newParams(values map[string]int64) *ffi.Params {
 	return ffi.NewParams(list...)
 }
 
-// KeepTuning keeps a choice of launch parameters for calls like one with these arguments, beside the code that such a call runs.
-// Registries with [Options.Tune] that load the code later use it. chosen has Params and the measured times; KeepTuning fills in
-// the rest, and returns it. The errors are those of [Op.Call] without a call, [*UnknownParamError], and those of the cache.
+// KeepTuning stores launch parameters in the cache for all calls of the shape class of args, in a record of the library that such
+// a call runs. Registries with [Options.Tune] that load the library later use them. chosen has Params and the measured times;
+// KeepTuning sets its other fields and returns it. It builds the library if necessary, and does not call the operator. The errors
+// are those of [Op.Call] before the operator runs, [*UnknownParamError], and those of the cache.
 func (o *Op) KeepTuning(ctx context.Context, chosen TunedParams, args ...any) (TunedParams, error) {
 	chosen, library, err := o.describeTuning(ctx, chosen, args)
 	if err != nil {
@@ -109,7 +110,7 @@ func (o *Op) DescribeTuning(ctx context.Context, chosen TunedParams, args ...any
 	return chosen, err
 }
 
-// describeTuning completes a choice, and returns the digest of the library that it is for.
+// describeTuning sets the fields of chosen that describe the call, and returns the digest of the library that the call runs.
 func (o *Op) describeTuning(ctx context.Context, chosen TunedParams, args []any) (_ TunedParams, library string, err error) {
 	v := o.current()
 	buffer := new(callBuffer)
@@ -133,7 +134,8 @@ func (o *Op) describeTuning(ctx context.Context, chosen TunedParams, args []any)
 	return chosen, b.library, nil
 }
 
-// tunedDevice returns the name and the driver of a device in records. Those of the CPU include what changes the plans of its kernels.
+// tunedDevice returns the name and the driver of a device, as records have them. In place of a driver the CPU has the number of
+// processors and the settings on which the launch plans of its kernels depend.
 func (r *Registry) tunedDevice(dev tensor.Device) (name, driver string, err error) {
 	drv, err := r.devices.Driver(dev.Type)
 	if err != nil {
@@ -148,7 +150,7 @@ func driverWords(info device.Info) string {
 		return info.Driver
 	}
 	words := fmt.Sprintf("%d processors", runtime.NumCPU())
-	for _, name := range []string{"AITER_NUM_THREADS", "AITER_CPU_ISA"} { // the kernels read them from the process
+	for _, name := range []string{"AITER_NUM_THREADS", "AITER_CPU_ISA"} { // kernels read these variables of the process
 		if v := os.Getenv(name); v != "" {
 			words += " " + name + "=" + v
 		}
@@ -156,12 +158,12 @@ func driverWords(info device.Info) string {
 	return words
 }
 
-// tunedCalls maps codes of classes of shapes to launch parameters.
+// tunedCalls maps codes of shape classes to launch parameters.
 type tunedCalls map[string]*ffi.Params
 
-// of returns the launch parameters of packed arguments, nil for none.
+// of returns the launch parameters for the shape class of packed arguments, nil for none.
 func (c tunedCalls) of(packed []ffi.Any, args []any) *ffi.Params {
-	var memory [384]byte // without an allocation
+	var memory [384]byte // avoids an allocation
 	return c[string(appendClass(memory[:0], packed, args))]
 }
 

@@ -35,17 +35,17 @@ func (e *VerifyError) Error() string {
 // be copied to the host, or the operator's CPU build is missing or fails.
 type UnverifiedError struct {
 	Op     string
-	Called bool // the operator has run: its arguments hold the results
+	Called bool // the operator has run, and its arguments hold the results
 	Err    error
 }
 
 func (e *UnverifiedError) Error() string {
-	state := "was not called"
+	state := "the operator was not called"
 	if e.Called {
-		state = "was called"
+		state = "the operator was called, and its arguments hold the results"
 	}
-	return fmt.Sprintf("%s: %s, but cannot be verified on the CPU: %v; unset AITER_VERIFY (Options.Verify) to call it without verification",
-		e.Op, state, e.Err)
+	return fmt.Sprintf("%s: this call cannot be verified on the CPU (%s): %v; unset AITER_VERIFY (Options.Verify) to call it without "+
+		"verification", e.Op, state, e.Err)
 }
 
 // Unwrap returns the cause.
@@ -100,12 +100,14 @@ func (o *opVersion) callVerified(ctx context.Context, args []any, params *ffi.Pa
 	if result != nil {
 		*result = returned
 	}
-	return o.check(onHost, queue, args, before, returned)
+	return o.compareWithCPU(onHost, queue, args, before, returned)
 }
 
-// check runs the CPU build on the copies, which it overwrites, and compares the
-// results.
-func (o *opVersion) check(onHost binding, queue device.Stream, args []any, before []*tensor.Tensor, returned ffi.Any) error {
+// compareWithCPU runs the CPU build on before, the copies of the tensors from before the call, which it
+// overwrites. Then it compares the results of the call with those of the CPU.
+func (o *opVersion) compareWithCPU(
+	onHost binding, queue device.Stream, args []any, before []*tensor.Tensor, returned ffi.Any,
+) error {
 	got, err := o.snapshot(queue, o.writtenTensors(tensorsOf(args)))
 	if err != nil {
 		return &UnverifiedError{Op: o.Name(), Called: true, Err: err}
@@ -135,7 +137,7 @@ func (o *opVersion) snapshot(queue device.Stream, tensors []*tensor.Tensor) ([]*
 	return verify.Copy(o.reg.devices, tensors)
 }
 
-// writtenTensors keeps the tensors that the schema marks as written, nil in place of
+// writtenTensors returns the tensors that the schema marks as written, and nil in place of
 // the others.
 func (o *opVersion) writtenTensors(tensors []*tensor.Tensor) []*tensor.Tensor {
 	out := make([]*tensor.Tensor, len(tensors))
@@ -189,7 +191,7 @@ func tensorsOf(args []any) []*tensor.Tensor {
 	return out
 }
 
-// replaceTensors returns args with the given tensors in place of its own.
+// replaceTensors returns a copy of args in which tensors[i], unless it is nil, replaces argument i.
 func replaceTensors(args []any, tensors []*tensor.Tensor) []any {
 	out := make([]any, len(args))
 	for i, a := range args {

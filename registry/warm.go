@@ -18,13 +18,13 @@ import (
 // Warm builds and loads the code of the named operators for calls on a device, in parallel. For the zero Device it builds for all
 // GPUs of this machine, or for the CPU if the machine has no GPU.
 //
-// A name such as "causal_conv1d_fwd" stands for the operator's whole module, which serves all operators and all calls of it. With
-// values of the module's axes, as in "causal_conv1d_fwd dtype=bfloat16,width=4", it stands for the parts that calls of the operator
-// with these values need; they take less time to build. A size stands for its range, and an axis may have several values:
-// "dtype=float16,dtype=bfloat16". An axis without a value has all. Without names Warm builds the modules of all operators.
+// A name such as "causal_conv1d_fwd" stands for the operator's whole module, which has the code for all calls of all its operators.
+// With values of the module's axes, as in "causal_conv1d_fwd dtype=bfloat16,width=4", it stands for the parts that calls of the
+// operator with these values need. They take less time to build. A size stands for its range. An axis may have several values, as in
+// "dtype=float16,dtype=bfloat16"; an axis without a value has all its values. Without names Warm builds the modules of all operators.
 //
-// The error joins all failures, among them [*UnknownOpError] and [*UnknownAxisError]. [jit.Manager.Build] builds for targets that
-// this machine does not have.
+// The error joins all failures, among them [*UnknownOpError], [*UnknownAxisError], [*LoadError] and the errors of
+// [jit.Manager.Build]. To build for targets that this machine does not have, call [jit.Manager.Build].
 func (r *Registry) Warm(ctx context.Context, dev tensor.Device, names ...string) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -54,16 +54,16 @@ func (r *Registry) Warm(ctx context.Context, dev tensor.Device, names ...string)
 	return r.warm(ctx, reqs, native)
 }
 
-// UnknownAxisError reports an axis or a value that the operator's module does not have. It lists the nearest words.
+// UnknownAxisError reports an axis or a value that the operator's module does not have. It lists the nearest known ones.
 type UnknownAxisError = opconfig.UnknownAxisError
 
-// selection is a name of [Registry.Warm]: an operator, and values of axes. nil stands for the whole module.
+// selection is a parsed name of [Registry.Warm]. Without values it stands for the whole module of the operator.
 type selection struct {
 	op     *opVersion
-	values map[string][]string
+	values map[string][]string // by axis; nil: the name has none
 }
 
-// parseSelection splits a name.
+// parseSelection parses a name of [Registry.Warm]. It returns the name of the operator and its values by axis, nil if the name has none.
 func parseSelection(name string) (op string, values map[string][]string, err error) {
 	op, list, selects := strings.Cut(name, " ")
 	if !selects {
@@ -76,14 +76,14 @@ func parseSelection(name string) (op string, values map[string][]string, err err
 			return "", nil, fmt.Errorf("%q: %q: expected AXIS=VALUE, such as \"causal_conv1d_fwd dtype=float16,width=4\"", name, pair)
 		}
 		if dt, err := tensor.ParseDType(value); err == nil {
-			value = dt.String() // of a short name
+			value = dt.String() // the full name for a short one
 		}
 		values[axis] = append(values[axis], value)
 	}
 	return op, values, nil
 }
 
-// selections looks up the operators of names, without names all operators.
+// selections parses names and looks up their operators. Without names it returns all operators.
 func (r *Registry) selections(names []string) ([]selection, error) {
 	if len(names) == 0 {
 		for _, op := range r.Ops() {
@@ -105,7 +105,7 @@ func (r *Registry) selections(names []string) ([]selection, error) {
 	return list, nil
 }
 
-// requests returns what the selection stands for on a target.
+// requests returns the requests for the whole module, or for the parts, that the selection stands for.
 func (s selection) requests(t target.Target) ([]jit.Request, error) {
 	whole := s.op.whole(t)
 	if s.values == nil {
@@ -119,7 +119,7 @@ func (s selection) requests(t target.Target) ([]jit.Request, error) {
 	return reqs, err
 }
 
-// requestsOf returns the requests of all selections, each once. A whole module contains its parts.
+// requestsOf returns the requests of all selections, each once. It leaves out parts of modules that are requested whole.
 func requestsOf(list []selection, targets []target.Target) ([]jit.Request, error) {
 	var reqs []jit.Request
 	for _, s := range list {
@@ -141,7 +141,7 @@ func requestsOf(list []selection, targets []target.Target) ([]jit.Request, error
 	}), nil
 }
 
-// warm builds the requests and the support library, which all calls need.
+// warm builds the requests and the support library, which all calls need. It loads the modules that this machine runs.
 func (r *Registry) warm(ctx context.Context, reqs []jit.Request, native []target.Target) error {
 	gen := r.current.Load()
 	support := settings.SupportRequest()
@@ -164,13 +164,12 @@ func runsHere(t target.Target, native []target.Target) bool {
 	return t.Vendor() == target.CPU || slices.ContainsFunc(native, t.Runs)
 }
 
-// Ready reports whether this process has built and loaded all code that calls of the named
-// operators on a device need, so that no call compiles. Names are those of [Registry.Warm]: with values of
-// axes, Ready reports this for calls with these values. Without names it reports it for all
-// operators. The zero Device has the meaning that it has in Warm, which builds all
-// of this code; calls build the parts that they need. With [Options.Verify] the code for the
-// CPU counts too. Ready returns false for an unknown operator or value, and for a device that neither
-// Warm nor a call has used. It never blocks and reads no file.
+// Ready reports whether this process has built and loaded all code that calls of the named operators on a device need, so that
+// no call compiles. Names are those of [Registry.Warm]: a name with values of axes stands for calls with these values. Without
+// names Ready reports this for all operators. The zero Device stands for the same devices as in Warm. Warm builds all of this
+// code; a call builds only the part that it needs. With [Options.Verify] the code for the CPU must be ready too. Ready returns
+// false for an unknown operator or value, and for a device that neither Warm nor a call has used. It never blocks and reads no
+// file.
 func (r *Registry) Ready(dev tensor.Device, names ...string) bool {
 	if r.calls.closed.Load() {
 		return false
