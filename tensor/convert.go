@@ -17,7 +17,7 @@ type F16 uint16
 // BF16 is a bfloat16 number, an element of [BFloat16].
 type BF16 uint16
 
-// Float32 converts exactly. NaN keeps its sign and payload.
+// Float32 returns exactly the same value. NaN keeps its sign and payload.
 func (h F16) Float32() float32 {
 	sign, exp, man := uint32(h>>15)<<31, uint32(h>>f16ManBits&0x1f), uint32(h&0x3ff)
 	switch exp {
@@ -30,7 +30,7 @@ func (h F16) Float32() float32 {
 	return math.Float32frombits(sign | (exp+127-15)<<23 | man<<13)
 }
 
-// Float32 converts exactly.
+// Float32 returns exactly the same value. NaN keeps its sign and payload.
 func (h BF16) Float32() float32 { return math.Float32frombits(uint32(h) << 16) }
 
 // String formats the number with the digits that distinguish it from its neighbours.
@@ -47,10 +47,10 @@ func F64ToF16(x float64) F16 { return F16(narrow(x, f16ExpBits, f16ManBits)) }
 // becomes an infinity, and NaN stays NaN.
 func F64ToBF16(x float64) BF16 { return BF16(narrow(x, bf16ExpBits, bf16ManBits)) }
 
-// F32ToF16 rounds to nearest even to IEEE binary16.
+// F32ToF16 rounds to nearest even to IEEE binary16, as [F64ToF16] does.
 func F32ToF16(x float32) F16 { return F64ToF16(float64(x)) }
 
-// F32ToBF16 rounds to nearest even to bfloat16.
+// F32ToBF16 rounds to nearest even to bfloat16, as [F64ToBF16] does.
 func F32ToBF16(x float32) BF16 {
 	b := math.Float32bits(x)
 	if x != x {

@@ -29,8 +29,8 @@ func (t DeviceType) String() string {
 	return fmt.Sprintf("device%d", int32(t))
 }
 
-// Device is one device. The ID counts devices of one type from 0. Devices are
-// comparable. The zero value is no device.
+// Device identifies a device by its type and its number among the devices of that type, from 0.
+// Devices are comparable. The zero value stands for "no device".
 type Device struct {
 	Type DeviceType
 	ID   int32
@@ -53,8 +53,8 @@ func (d Device) String() string {
 	return fmt.Sprintf("%s:%d", d.Type, d.ID)
 }
 
-// ParseDevice parses names such as "cpu", "cuda", "cuda:1" or "rocm:0"; "hip" means
-// rocm. Without a number the ID is 0. The error is a *DeviceError.
+// ParseDevice parses names such as "cpu", "cuda", "cuda:1" or "rocm:0". The name "hip" is the same
+// as "rocm". Without a number the ID is 0. The error is a *DeviceError.
 func ParseDevice(s string) (Device, error) {
 	word, num, numbered := strings.Cut(strings.ToLower(strings.TrimSpace(s)), ":")
 	dev := Device{}

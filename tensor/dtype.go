@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// DType is an element type, packed as DLPack's DLDataType is in memory: code in the low byte, then
-// bits, then the number of lanes (16 bits).
+// DType is an element type: the three fields of DLPack's DLDataType. The low byte is the type code,
+// the next byte is the number of bits, and the high 16 bits are the number of lanes.
 type DType uint32
 
 // Type codes of DLPack.
@@ -26,7 +26,7 @@ const (
 
 const oneLane = 1 << 16
 
-// The element types that host tensors can read and write.
+// The element types of [DTypes], which Go code can read and write.
 const (
 	Int8     DType = 0 | 8<<8 | oneLane
 	Int16    DType = 0 | 16<<8 | oneLane
@@ -43,7 +43,7 @@ const (
 	Bool     DType = 6 | 8<<8 | oneLane
 )
 
-// The 8-bit floating-point types, in the names of PyTorch, which host tensors read and write too: [F64ToF8].
+// The 8-bit floating-point types of [Float8DTypes], with the names of PyTorch. Go code can read and write them too; see [F64ToF8].
 const (
 	Float8E4M3FN   DType = 10 | 8<<8 | oneLane
 	Float8E4M3FNUZ DType = 11 | 8<<8 | oneLane
@@ -51,19 +51,21 @@ const (
 	Float8E8M0FNU  DType = 14 | 8<<8 | oneLane
 )
 
-// The types with two values in an element of a byte. Host tensors have their bytes: [F4x2ToF32], [I4x2ToInt].
+// The types with two values in an element of one byte. Go code can read and write their elements as bytes; see [F4x2ToF32] and
+// [I4x2ToInt].
 const (
 	Float4E2M1FNx2 DType = 17 | 4<<8 | 2*oneLane
 	Int4x2         DType = 0 | 4<<8 | 2*oneLane
 )
 
-// MakeDType packs DLPack's three fields. Tensors of any type can be described and
-// passed to operators; Go code reads and writes those of [DTypes] and [Float8DTypes] only.
+// MakeDType returns the type with the given fields. Tensors can have any type with at least one byte in
+// an element, and can be passed to operators. Go code reads and writes only the types of [DTypes] and
+// [Float8DTypes].
 func MakeDType(code, bits uint8, lanes uint16) DType {
 	return DType(code) | DType(bits)<<8 | DType(lanes)<<16
 }
 
-// Code is DLPack's type code.
+// Code returns DLPack's type code.
 func (d DType) Code() uint8 { return uint8(d) }
 
 // Bits returns the width of one lane in bits.
@@ -75,7 +77,7 @@ func (d DType) Lanes() uint16 { return uint16(d >> 16) }
 // Size returns the number of bytes of one element, rounded up to whole bytes.
 func (d DType) Size() int64 { return (int64(d.Bits())*int64(d.Lanes()) + 7) / 8 }
 
-// IsFloat reports whether the type is a floating-point one, bfloat16 included.
+// IsFloat reports whether the type is a floating-point type, bfloat16 and the 8-bit and 4-bit types included.
 func (d DType) IsFloat() bool {
 	_, small := float8(d)
 	return d.Code() == CodeFloat || d.Code() == CodeBFloat || small || d == Float4E2M1FNx2
@@ -122,7 +124,7 @@ func codeName(code uint8) string {
 	return fmt.Sprintf("code%d_", code)
 }
 
-// DTypes lists the element types that host tensors can read and write.
+// DTypes lists the element types that Go code can read and write, except those of [Float8DTypes].
 func DTypes() []DType {
 	return []DType{
 		Float32, Float16, BFloat16, Float64,

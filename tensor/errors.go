@@ -62,7 +62,7 @@ type FreedError struct {
 }
 
 func (e *FreedError) Error() string {
-	return fmt.Sprintf("the storage of %d bytes on %s was freed: do not use its tensors afterwards", e.Size, e.Device)
+	return fmt.Sprintf("the storage of %d bytes on %s was freed: its tensors cannot be used any more", e.Size, e.Device)
 }
 
 // ElementError is the error for an element type that this package cannot read or write.
@@ -96,7 +96,7 @@ func (e *ValueError) Error() string {
 	return fmt.Sprintf("value %v at index %d is not a value of %s", e.Value, e.Index, e.DType)
 }
 
-// LayoutError is the error for a tensor that has to be contiguous and is not.
+// LayoutError is the error for a tensor that is not contiguous but must be.
 type LayoutError struct{ Shape, Strides []int64 }
 
 func (e *LayoutError) Error() string {

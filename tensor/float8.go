@@ -2,7 +2,7 @@ package tensor
 
 import "math"
 
-// smallFloat is a format of 8 or 4 bits. Its numbers have a sign bit, except in e8m0, then the exponent and the mantissa.
+// smallFloat is a floating-point format of 8 or 4 bits: a sign bit (not in e8m0), the exponent, the mantissa.
 type smallFloat struct {
 	dtype            DType
 	expBits, manBits uint
@@ -27,12 +27,13 @@ func float8(dt DType) (smallFloat, bool) {
 	return smallFloat{}, false
 }
 
-// e2m1 returns the format of half an element of [Float4E2M1FNx2], without NaN and infinity.
+// e2m1 returns the format of one of the two values in an element of [Float4E2M1FNx2]. It has no NaN and no infinity.
 func e2m1() smallFloat {
 	return smallFloat{dtype: Float4E2M1FNx2, expBits: 2, manBits: 1, bias: 1, largest: 7, overflow: 7, nan: 7}
 }
 
-// F8ToF32 returns the value of a code of an 8-bit floating-point type, exactly. NaN for another type.
+// F8ToF32 returns exactly the value of an element of an 8-bit floating-point type. code has the bits of the element. For another
+// type the result is NaN.
 func F8ToF32(dt DType, code uint8) float32 {
 	f, ok := float8(dt)
 	if !ok {
@@ -41,9 +42,9 @@ func F8ToF32(dt DType, code uint8) float32 {
 	return float32(f.decode(code))
 }
 
-// F64ToF8 rounds x once, to nearest even, to an 8-bit floating-point type, as PyTorch does. A value beyond the range becomes NaN, in
-// float8_e5m2 an infinity. float8_e4m3fnuz has no negative zero. In float8_e8m0fnu the smallest number stands for 0, and NaN for
-// negative numbers. Another type gives 0.
+// F64ToF8 rounds x once, to nearest even, to an 8-bit floating-point type, as PyTorch does, and returns the bits of the element. A
+// value beyond the range becomes NaN, in float8_e5m2 an infinity. float8_e4m3fnuz has no negative zero. float8_e8m0fnu has no zero
+// and no sign: 0 becomes its smallest number, a negative number NaN. For another type the result is 0.
 func F64ToF8(dt DType, x float64) uint8 {
 	f, ok := float8(dt)
 	if !ok {
@@ -52,8 +53,8 @@ func F64ToF8(dt DType, x float64) uint8 {
 	return f.encode(x, false)
 }
 
-// F64ToF8Saturated is [F64ToF8], but a value beyond the range, an infinity included, becomes the largest number of its sign, as in
-// the conversions of GPUs.
+// F64ToF8Saturated is like [F64ToF8], but a value beyond the range, an infinity included, becomes the largest finite number of its
+// sign. The conversions of GPUs do the same.
 func F64ToF8Saturated(dt DType, x float64) uint8 {
 	f, ok := float8(dt)
 	if !ok {
@@ -67,8 +68,8 @@ func F4x2ToF32(code uint8) (first, second float32) {
 	return float32(e2m1().decode(code & 0xf)), float32(e2m1().decode(code >> 4))
 }
 
-// F64ToF4x2 rounds two values to nearest even to an element of [Float4E2M1FNx2], the first in the low bits. A value beyond 6 becomes
-// 6, NaN too.
+// F64ToF4x2 rounds two values to nearest even and returns the element of [Float4E2M1FNx2] that has them, the first in the low bits. A
+// value beyond 6 becomes 6, one below -6 becomes -6, and NaN becomes 6.
 func F64ToF4x2(first, second float64) uint8 {
 	return e2m1().encode(first, true) | e2m1().encode(second, true)<<4
 }
@@ -76,7 +77,8 @@ func F64ToF4x2(first, second float64) uint8 {
 // I4x2ToInt returns the two values, -8 to 7, of an element of [Int4x2], the first in the low bits.
 func I4x2ToInt(code uint8) (first, second int8) { return int8(code<<4) >> 4, int8(code) >> 4 }
 
-// IntToI4x2 returns the element of [Int4x2] of two values, whose low four bits it takes; the first is in the low bits.
+// IntToI4x2 returns the element of [Int4x2] that has two values, -8 to 7, the first in the low bits. Of another value it has the low
+// four bits.
 func IntToI4x2(first, second int8) uint8 { return uint8(first)&0xf | uint8(second)<<4 }
 
 // sign returns the sign bit, 0 for e8m0.

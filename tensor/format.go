@@ -15,8 +15,8 @@ const (
 )
 
 // Format implements [fmt.Formatter]. %v prints the description and, for host tensors, the elements: "float32[2 2] on cpu
-// [[1 2] [3 4]]". Of a large tensor it prints the first and the last ones of each dimension. Other verbs, such as %s, print
-// the description only.
+// [[1 2] [3 4]]". Of a tensor with more than 64 elements it prints the first and the last three of each dimension, and no more
+// than about 64 elements. Other verbs, such as %s, print only the description.
 func (t *Tensor) Format(f fmt.State, verb rune) {
 	text := t.String()
 	if verb == 'v' {
@@ -34,15 +34,15 @@ func (t *Tensor) contents(mem []byte) string {
 	return p.out.String()
 }
 
-// printer prints elements until none is left of its budget.
+// printer prints elements, up to a budget.
 type printer struct {
 	t    *Tensor
 	mem  []byte
-	left int
+	left int // number of elements that it may still print
 	out  strings.Builder
 }
 
-// dimension prints the elements of dimensions from dim on. at is the position of the first one in the storage.
+// dimension prints the elements of the dimensions from dim on. at is the position of the first element in the storage.
 func (p *printer) dimension(dim int, at int64) {
 	if dim == len(p.t.shape) {
 		p.left--
@@ -68,7 +68,7 @@ func (p *printer) dimension(dim int, at int64) {
 	p.out.WriteByte(']')
 }
 
-// element formats the element at a position in the storage. The type is one of DTypes.
+// element formats the element at a position in the storage. The type is one of DTypes or Float8DTypes.
 func (t *Tensor) element(mem []byte, at int64) string {
 	switch t.DType() {
 	case Float16:

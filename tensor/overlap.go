@@ -5,13 +5,12 @@ import (
 	"slices"
 )
 
-// searchBudget is the number of steps of Overlaps. Views made by slicing need a few dozen. A search
-// that needs more steps returns true.
+// searchBudget is the largest number of steps of Overlaps. Views made by slicing need a few dozen.
+// After more steps Overlaps returns true.
 const searchBudget = 10000
 
-// Overlaps reports whether a and b may have a byte in common. It is exact for views that slicing,
-// transposing and permuting make of dense tensors. For other strides it may return true for disjoint
-// views.
+// Overlaps reports whether a and b have a byte in common. It is exact for views of dense tensors that
+// Slice, Transpose and Permute return. For other strides it may return true for disjoint views.
 func Overlaps(a, b *Tensor) bool {
 	if a.Device() != b.Device() || a.numel == 0 || b.numel == 0 || a.Ptr() == 0 || b.Ptr() == 0 {
 		return false
@@ -35,8 +34,8 @@ func rangesMeet(a, b *Tensor) bool {
 // term is the set of numbers step*k for k from low to high; step is positive.
 type term struct{ step, low, high int64 }
 
-// terms expresses the byte addresses of t, negated for sign -1, relative to
-// element 0, as a sum of one term for each dimension.
+// terms returns one term for each dimension. The sums of numbers of the terms are the byte offsets of the
+// elements of t from element 0, times sign (1 or -1).
 func (t *Tensor) terms(sign int64) []term {
 	var out []term
 	for i, n := range t.shape {
@@ -66,8 +65,8 @@ func mergeTerms(terms []term) []term {
 	return out
 }
 
-// reachable reports whether the terms can add up to sum; it returns true if the budget does not
-// suffice.
+// reachable reports whether numbers of the terms, one of each, can add up to sum. It returns true if
+// the budget does not suffice.
 func reachable(sum int64, terms []term, budget *int) bool {
 	if *budget--; *budget < 0 {
 		return true

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// RowMajor returns the strides, in elements, of a dense tensor whose last
-// dimension is innermost. Sizes of 0 count as 1. The error is a *ShapeError.
+// RowMajor returns the strides, in elements, of a row-major tensor without gaps: the last dimension has
+// the stride 1. Sizes of 0 count as 1. The error is a *ShapeError.
 func RowMajor(shape []int64) ([]int64, error) {
 	if len(shape) > MaxRank {
 		reason := fmt.Sprintf("%d dimensions, at most %d are supported", len(shape), MaxRank)
@@ -29,7 +29,7 @@ func RowMajor(shape []int64) ([]int64, error) {
 	return strides, nil
 }
 
-// Unravel returns the index of the i-th element in row-major order.
+// Unravel returns the index, one number for each dimension, of the i-th element in row-major order.
 func Unravel(i int64, shape []int64) []int64 {
 	index := make([]int64, len(shape))
 	for dim := len(shape) - 1; dim >= 0; dim-- {
@@ -68,7 +68,7 @@ func magnitude(v int64) uint64 {
 }
 
 // span returns the offsets, in elements from element 0, of the first and the last
-// element in memory. ok is false if they are beyond maxBytes.
+// element in memory. ok is false if they differ by more than maxBytes.
 func span(shape, strides []int64) (low, high int64, ok bool) {
 	for i, n := range shape {
 		reach, fits := mul(n-1, strides[i])
@@ -83,8 +83,8 @@ func span(shape, strides []int64) (low, high int64, ok bool) {
 	return low, high, true
 }
 
-// checkBounds returns a *BoundsError unless all elements are inside the storage. The offset of a
-// tensor without elements must be inside too.
+// checkBounds returns a *BoundsError unless all elements are inside the storage. For a tensor without
+// elements, the offset must be inside the storage or at its end.
 func checkBounds(s *Storage, dt DType, shape, strides []int64, offset int64) error {
 	low, high, end, ok := int64(0), int64(0), offset, true
 	if numel(shape) > 0 {

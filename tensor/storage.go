@@ -6,7 +6,8 @@ import (
 	"unsafe"
 )
 
-// hostAlignment is the size of a cache line and of the widest vector, in bytes.
+// hostAlignment is the alignment of host memory in bytes: the size of a cache line and of the widest
+// vector.
 const hostAlignment = 64
 
 // BlockBytes is the size of the aligned blocks in which GPU kernels read memory. A kernel reads a block
@@ -22,11 +23,11 @@ type Storage struct {
 	size  int64
 	dev   Device
 	host  []byte // the bytes of host memory
-	keep  any    // what the storage keeps alive: goMemory, or the keep of ForeignStorage
+	keep  any    // a value that the storage keeps alive: goMemory, or the keep of ForeignStorage
 	freed atomic.Bool
 }
 
-// goMemory is memory of Go: that of a HostStorage, with the bytes in front of its aligned start, or of a slice.
+// goMemory is memory of Go: a slice, or the memory of a HostStorage, which includes the bytes before its aligned start.
 type goMemory []byte
 
 // HostStorage returns n zeroed bytes of Go memory, aligned to 64 bytes. The garbage collector
@@ -51,9 +52,10 @@ func goStorage(mem []byte) *Storage {
 	return &Storage{ptr: uintptr(unsafe.Pointer(unsafe.SliceData(mem))), size: int64(len(mem)), dev: Host(), host: mem, keep: goMemory(mem)}
 }
 
-// ForeignStorage describes size bytes at ptr on dev that the caller owns. The storage keeps the
-// value of keep alive, which may be the owner of the memory. The storage ends at the last address,
-// and has no bytes at address 0: a view of more is a [*BoundsError].
+// ForeignStorage describes size bytes at the address ptr on dev. The caller owns the memory. keep is a
+// value that the storage keeps alive, such as the owner of the memory, or nil. ForeignStorage reduces a
+// size that reaches beyond the last address, and a negative one to 0. With ptr 0 the storage has no
+// bytes. A view beyond the reduced size is a [*BoundsError].
 func ForeignStorage(ptr uintptr, size int64, dev Device, keep any) *Storage {
 	size = min(max(size, 0), maxBytes)
 	if left := uint64(-ptr); uint64(size) > left { // left is 0 at address 0
@@ -66,8 +68,8 @@ func ForeignStorage(ptr uintptr, size int64, dev Device, keep any) *Storage {
 	return s
 }
 
-// foreign converts an address to a pointer. The address is outside of Go's heap, or the storage
-// keeps its memory alive.
+// foreign converts an address to a pointer. The memory must be outside of Go's heap, or the storage
+// must keep it alive.
 func foreign(addr uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }
 
 // Ptr returns the address of the first byte on the storage's device; 0 for a nil storage.
@@ -98,7 +100,7 @@ func (s *Storage) Device() Device {
 func (s *Storage) Freed() bool { return s != nil && s.freed.Load() }
 
 // MarkFreed marks the memory as freed. The owner of the memory calls it before it frees the memory.
-// MarkFreed returns true to one caller, which then frees the memory, and false to all others.
+// MarkFreed returns true to its first caller, which then frees the memory, and false to all others.
 func (s *Storage) MarkFreed() bool { return s != nil && s.freed.CompareAndSwap(false, true) }
 
 // Check returns a *FreedError if the memory was freed.
@@ -109,7 +111,8 @@ func (s *Storage) Check() error {
 	return nil
 }
 
-// Bytes returns the memory of a host storage, not a copy. The errors are *HostError and *FreedError.
+// Bytes returns the memory of a host storage without copying it. The errors are *HostError and
+// *FreedError.
 func (s *Storage) Bytes() ([]byte, error) {
 	if !s.Device().IsHost() {
 		return nil, &HostError{Device: s.Device()}
@@ -120,7 +123,7 @@ func (s *Storage) Bytes() ([]byte, error) {
 	return s.host, nil
 }
 
-// Managed reports whether the storage is memory of Go, of HostStorage or Of, which the garbage collector frees.
+// Managed reports whether the storage is memory of Go, which the garbage collector frees: that of [HostStorage], [New] or [Of].
 func (s *Storage) Managed() bool {
 	if s == nil {
 		return false

@@ -27,7 +27,8 @@ type dlTensor struct {
 	byteOffset uint64
 }
 
-// Tensor is a view of a Storage. It is immutable and may be shared.
+// Tensor is a view of a Storage. It is immutable, and safe for concurrent use. Callers synchronize
+// access to its elements.
 type Tensor struct {
 	dl      dlTensor
 	storage *Storage
@@ -39,7 +40,7 @@ type Tensor struct {
 	strides  []int64
 }
 
-// New makes a zeroed row-major tensor on the host. The error is a *ShapeError,
+// New makes a row-major tensor of zeros in host memory. The error is a *ShapeError,
 // an *ElementError or a *MemoryError.
 func New(dt DType, shape ...int64) (*Tensor, error) {
 	n, err := ByteSize(dt, shape...)
@@ -64,7 +65,7 @@ func ByteSize(dt DType, shape ...int64) (int64, error) {
 	}
 	n := numel(shape)
 	if n > maxBytes/dt.Size() {
-		return 0, &ShapeError{Shape: slices.Clone(shape), Reason: "too many bytes"}
+		return 0, &ShapeError{Shape: slices.Clone(shape), Reason: fmt.Sprintf("more than 2^60 bytes of type %s; make the tensor smaller", dt)}
 	}
 	return n * dt.Size(), nil
 }
@@ -96,8 +97,8 @@ func View(s *Storage, dt DType, shape, strides []int64, offset int64) (*Tensor, 
 	return build(s, dt, shape, strides, offset), nil
 }
 
-// build makes the tensor without checks. Shape and strides share one array, which C reads. It does
-// not change or move.
+// build makes the tensor without checks. Shape and strides share one array on the heap, which C code
+// may read. The array does not change or move.
 func build(s *Storage, dt DType, shape, strides []int64, offset int64) *Tensor {
 	rank := len(shape)
 	dims := make([]int64, 2*rank)
@@ -124,7 +125,7 @@ func (t *Tensor) DType() DType { return t.dl.dtype }
 // Rank returns the number of dimensions.
 func (t *Tensor) Rank() int { return len(t.shape) }
 
-// Shape returns a copy of the sizes.
+// Shape returns a copy of the shape: the size of each dimension.
 func (t *Tensor) Shape() []int64 { return slices.Clone(t.shape) }
 
 // Strides returns a copy of the strides, in elements.
@@ -175,7 +176,8 @@ func (t *Tensor) Check() error { return t.storage.Check() }
 // callee has returned.
 func (t *Tensor) DL() unsafe.Pointer { return unsafe.Pointer(&t.dl) }
 
-// Pin keeps the Go memory to which DL points in place until p.Unpin.
+// Pin prevents the garbage collector from moving or freeing the Go memory to which DL points, until
+// p.Unpin.
 func (t *Tensor) Pin(p *runtime.Pinner) {
 	p.Pin(t)
 	if t.dl.shape != nil {

@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// Number lists the Go types of elements that are numbers of Go.
+// Number lists the Go types of elements that are Go's own number types.
 type Number interface {
 	float32 | float64 | int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64
 }
@@ -15,7 +15,7 @@ type Number interface {
 // Element lists the Go types of elements: one for each type of [DTypes].
 type Element interface{ Number | F16 | BF16 | bool }
 
-// DTypeOf returns the element type of T.
+// DTypeOf returns the element type for the Go type T.
 func DTypeOf[T Element]() DType {
 	var zero T
 	switch any(zero).(type) {
@@ -71,9 +71,9 @@ func Of[T Element](data []T, shape ...int64) (*Tensor, error) {
 	return View(goStorage(mem), dt, shape, nil, 0)
 }
 
-// Data returns the elements of a contiguous host tensor, which are of type T. It copies nothing: the
-// slice and the tensor share their memory. The errors are *HostError, *FreedError, *LayoutError,
-// and *ElementError for another type.
+// Data returns the elements of a contiguous host tensor of type T, in row-major order. It copies
+// nothing: the slice and the tensor share their memory. The errors are *HostError, *FreedError,
+// *LayoutError, and *ElementError for another type or memory that is not aligned for T.
 func Data[T Element](t *Tensor) ([]T, error) {
 	want := DTypeOf[T]()
 	if t.DType() != want {
@@ -89,8 +89,9 @@ func Data[T Element](t *Tensor) ([]T, error) {
 	return elements[T](mem), nil
 }
 
-// FromFloat64s makes a host tensor of a type of [DTypes]. It rounds each value once,
-// to nearest even. The errors are those of New and SetFloat64s.
+// FromFloat64s makes a row-major host tensor of a type of [DTypes] or [Float8DTypes]. data has the
+// elements in row-major order. FromFloat64s rounds each value once, to nearest even. The errors are
+// those of New and SetFloat64s.
 func FromFloat64s(dt DType, data []float64, shape ...int64) (*Tensor, error) {
 	t, err := New(dt, shape...)
 	if err != nil {
@@ -106,7 +107,7 @@ func (t *Tensor) checkCount(n int) error {
 	return nil
 }
 
-// elements returns the memory as a slice of T, not a copy.
+// elements returns the memory as a slice of T, without copying it.
 func elements[T any](mem []byte) []T {
 	var zero T
 	p := (*T)(unsafe.Pointer(unsafe.SliceData(mem)))
@@ -163,11 +164,11 @@ func (t *Tensor) readable() bool {
 }
 
 func (t *Tensor) elementError() error {
-	return &ElementError{DType: t.DType(), Want: fmt.Sprintf("one of %v", DTypes())}
+	return &ElementError{DType: t.DType(), Want: fmt.Sprintf("one of %v", append(DTypes(), Float8DTypes()...))}
 }
 
-// checkWhole returns a *ValueError unless the type, if it is an integer type or bool, can represent
-// all values.
+// checkWhole returns a *ValueError if the type is an integer type or bool that cannot represent all
+// values.
 func checkWhole(dt DType, values []float64) error {
 	var low, high float64 // low <= v < high
 	switch dt.Code() {
@@ -189,7 +190,7 @@ func checkWhole(dt DType, values []float64) error {
 	return nil
 }
 
-// Bytes returns the memory of a contiguous host tensor, not a copy. The errors are
+// Bytes returns the memory of a contiguous host tensor without copying it. The errors are
 // *HostError, *FreedError and *LayoutError.
 func (t *Tensor) Bytes() ([]byte, error) {
 	mem, err := t.storage.Bytes()
@@ -203,15 +204,15 @@ func (t *Tensor) Bytes() ([]byte, error) {
 	return mem[from : from+t.numel*t.DType().Size()], nil
 }
 
-// Compact returns a row-major copy of a host tensor with equal bits. The errors are *HostError,
-// *FreedError, *ElementError and those of New.
+// Compact returns a copy of a host tensor that is row-major and has the same bits. The errors are
+// *HostError, *FreedError, *ElementError (elements must have 1, 2, 4 or 8 bytes) and those of New.
 func (t *Tensor) Compact() (*Tensor, error) {
 	mem, err := t.storage.Bytes()
 	if err != nil {
 		return nil, err
 	}
 	if n := t.DType().Size(); n != 1 && n != 2 && n != 4 && n != 8 {
-		return nil, t.elementError() // before New allocates memory
+		return nil, &ElementError{DType: t.DType(), Want: "a type of 1, 2, 4 or 8 bytes"} // before New allocates memory
 	}
 	out, err := New(t.DType(), t.shape...)
 	if err != nil {
@@ -231,8 +232,8 @@ func (t *Tensor) Compact() (*Tensor, error) {
 }
 
 // Reshape returns a view of a contiguous tensor with another shape and the same elements in row-major
-// order. One size may be -1, which means the size that fits. The errors are *LayoutError, *ShapeError
-// and *FreedError.
+// order. One size may be -1; Reshape computes it from the number of elements. The errors are
+// *LayoutError, *ShapeError and *FreedError.
 func (t *Tensor) Reshape(shape ...int64) (*Tensor, error) {
 	if !t.Contiguous() {
 		return nil, &LayoutError{Shape: t.Shape(), Strides: t.Strides()}
@@ -255,8 +256,8 @@ func (t *Tensor) Reshape(shape ...int64) (*Tensor, error) {
 	return View(t.storage, t.DType(), sizes, nil, t.offset)
 }
 
-// Fill sets all elements of a host tensor, with any strides, to a value, which is rounded as by
-// SetFloat64s. On an error nothing is written. The errors are those of SetFloat64s.
+// Fill sets all elements of a host tensor, with any strides, to one value. It rounds the value as
+// SetFloat64s does. On an error nothing is written. The errors are those of SetFloat64s.
 func (t *Tensor) Fill(value float64) error {
 	mem, err := t.storage.Bytes()
 	if err != nil {
@@ -282,12 +283,12 @@ func (t *Tensor) Fill(value float64) error {
 }
 
 // CopyFrom copies the elements of src, a host tensor of the same shape, to this host tensor. Strides
-// may differ, and the two may overlap. Elements of another type are converted by Float64s and
+// may differ, and the tensors may overlap. Elements of another type are converted as by Float64s and
 // SetFloat64s. On an error nothing is written. The errors are those of Compact, Float64s and
 // SetFloat64s, and *ShapeError.
 func (t *Tensor) CopyFrom(src *Tensor) error {
 	if !slices.Equal(t.shape, src.shape) {
-		return &ShapeError{Shape: src.Shape(), Reason: fmt.Sprintf("a tensor of shape %v cannot hold it", t.shape)}
+		return &ShapeError{Shape: src.Shape(), Reason: fmt.Sprintf("expected %v, the shape of the destination", t.shape)}
 	}
 	if t.DType() != src.DType() {
 		values, err := src.Float64s()

@@ -19,21 +19,21 @@ const (
 	TypeBool      TypeIndex = 2
 	TypeFloat     TypeIndex = 3
 	TypeDLTensor  TypeIndex = 7
-	TypeRawStr    TypeIndex = 8  // the address of text that a 0 ends
+	TypeRawStr    TypeIndex = 8  // the address of a text that a NUL byte ends
 	TypeSmallStr  TypeIndex = 11 // at most maxSmallStr bytes in the Any itself
 	typeHeapFirst TypeIndex = 64 // objects with a reference count start here
 	TypeShape     TypeIndex = 69 // a list of integers
 )
 
-// Any is one packed argument: TVM FFI's TVMFFIAny. Its payload does not keep a tensor alive: the code
-// that packs a tensor calls runtime.KeepAlive after the call has returned.
+// Any is one packed argument or a result: TVM FFI's TVMFFIAny. Its payload does not keep a tensor
+// alive: the code that packs a tensor calls runtime.KeepAlive after the call has returned.
 type Any struct {
 	Type TypeIndex
 	Len  uint32 // of a TypeSmallStr, else 0
 	Bits uint64 // the payload: a number, an address or a short text
 }
 
-// maxSmallStr is the number of bytes of text that an Any holds.
+// maxSmallStr is the largest number of bytes of a text that the Any itself holds.
 const maxSmallStr = 7
 
 // None packs an absent optional argument.
@@ -77,8 +77,8 @@ type shape struct {
 	size      uintptr
 }
 
-// IntList packs a list of integers, without a copy of them. The caller keeps memory alive, and does not change the list, until
-// the call has returned.
+// IntList packs a list of integers. It does not copy the list: the caller keeps memory alive, and does not change the list,
+// until the call has returned.
 func IntList(list []int64) (a Any, memory unsafe.Pointer) {
 	const borrowed = 1<<30 | 1<<32
 	memory = unsafe.Pointer(&shape{count: borrowed, typeIndex: TypeShape, data: unsafe.SliceData(list), size: uintptr(len(list))})

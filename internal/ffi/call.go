@@ -48,9 +48,9 @@ type frame struct {
 // errNoFunc is returned for a call of the zero Func.
 var errNoFunc = errors.New("the function to call is the zero Func: get one from Module.Func")
 
-// CallReturning calls f, and returns its result: a number, a bool or none. It returns when the operator has queued its work on the
-// stream; on the host the work is then complete. The caller keeps the tensors of args alive until the call returns. An error of the
-// operator is a *CallError.
+// CallReturning calls f and returns its result: a number, a bool or none. CallReturning returns when the operator has queued its
+// work on the stream; on the host the work is then complete. The caller keeps the tensors of args alive until the call returns. An
+// error of the operator is a *CallError.
 func (s *Support) CallReturning(f Func, stream Stream, args []Any) (Any, error) {
 	if f.addr == 0 {
 		return Any{}, errNoFunc
@@ -85,7 +85,7 @@ func (s *Support) finish(f Func, fr *frame, status int32) (Any, error) {
 	result := fr.call.result
 	if result.Type >= typeHeapFirst {
 		result = Any{}
-		dl.Call(s.decref, uintptr(fr.call.result.Bits)) // only libraries of other projects return an object
+		dl.Call(s.decref, uintptr(fr.call.result.Bits)) // operators of aiter return no objects, those of other projects may
 	}
 	if status == 0 {
 		return result, nil

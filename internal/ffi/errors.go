@@ -2,7 +2,7 @@ package ffi
 
 import "fmt"
 
-// CallError is an error that an operator raised.
+// CallError is an error that an operator raised in a call.
 type CallError struct {
 	Op      string
 	Kind    string // name of a Python exception: TypeError, ValueError, RuntimeError

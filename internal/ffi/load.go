@@ -7,7 +7,7 @@ import (
 	"github.com/aiter-go/aiter/internal/dl"
 )
 
-// callVersion is the result of aiter_ffi_version for the layout of cCall.
+// callVersion is the number that aiter_ffi_version returns for the layout of cCall.
 const callVersion = 2
 
 // Support is the loaded support library. It is safe for concurrent use.
@@ -64,7 +64,7 @@ func (s *Support) Open(f *os.File) (*Module, error) {
 	return &Module{lib: lib}, nil
 }
 
-// Path returns the file that the module was loaded from.
+// Path returns the file from which the module was loaded.
 func (m *Module) Path() string { return m.lib.Name() }
 
 // Func returns an operator by name. The error is a *MissingSymbolError.
@@ -84,7 +84,7 @@ type Func struct {
 	params *Params
 }
 
-// With returns the function with launch parameters for its calls, nil for none.
+// With returns a copy of f whose calls have the launch parameters p, nil for none.
 func (f Func) With(p *Params) Func {
 	f.params = p
 	return f

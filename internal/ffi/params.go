@@ -10,13 +10,13 @@ type Params struct {
 	_     structs.HostLayout
 	count int64
 	list  *cParam
-	read  *byte // nil, or one byte for each parameter, which a call sets if it reads it
+	read  *byte // nil, or one byte for each parameter; a call that reads the parameter sets it
 }
 
 // cParam is struct LaunchParam.
 type cParam struct {
 	_     structs.HostLayout
-	name  *byte // a 0 ends it
+	name  *byte // ends with a NUL byte
 	value int64
 }
 
@@ -38,7 +38,8 @@ func NewParams(list ...Param) *Params {
 	return &Params{count: int64(len(c)), list: unsafe.SliceData(c)}
 }
 
-// Recording returns a copy of the launch parameters, and a function that reports whether a call with it has read the i-th one.
+// Recording returns a copy of the launch parameters, and a function that reports whether a call with the copy has read the i-th
+// parameter of NewParams.
 func (p *Params) Recording() (*Params, func(i int) bool) {
 	r, read := *p, make([]byte, p.count)
 	r.read = unsafe.SliceData(read)

@@ -6,9 +6,9 @@ import (
 	"github.com/aiter-go/aiter/trace"
 )
 
-// copyPart is the number of bytes that one processor copies at a time, at least 1 MiB: from there on Go's copy writes past the
-// caches, which saves the reads of the destination's lines.
-const copyPart = 2 << 20
+// chunkBytes is the number of bytes that one processor copies at a time. It is at least 1 MiB: such long copies bypass the caches, and
+// so do not read the destination's cache lines.
+const chunkBytes = 2 << 20
 
 // transfer is a copy between packed memory and a tensor in host memory.
 type transfer struct {
@@ -16,21 +16,21 @@ type transfer struct {
 	packed, memory []byte
 }
 
-// move copies the parts of a piece at the same time, on the engine's processors.
+// move runs the transfers of a piece in parallel, in chunks.
 func (e *Engine) move(list []transfer, pack bool) {
 	var wg sync.WaitGroup
 	for _, t := range list {
-		n := max(t.layout.bytes/copyPart, 1) // the last part is longer than the others
+		n := max(t.layout.bytes/chunkBytes, 1) // the last chunk is longer than the others
 		for i := range n - 1 {
-			wg.Go(func() { e.part(t, i*copyPart, (i+1)*copyPart, pack) })
+			wg.Go(func() { e.copyChunk(t, i*chunkBytes, (i+1)*chunkBytes, pack) })
 		}
-		e.part(t, (n-1)*copyPart, t.layout.bytes, pack)
+		e.copyChunk(t, (n-1)*chunkBytes, t.layout.bytes, pack)
 	}
 	wg.Wait()
 }
 
-// part copies a range of a transfer when a processor is free.
-func (e *Engine) part(t transfer, from, to int64, pack bool) {
+// copyChunk copies the bytes [from, to) of a transfer when a processor is free.
+func (e *Engine) copyChunk(t transfer, from, to int64, pack bool) {
 	e.processors <- struct{}{}
 	span := e.opts.Trace.Begin(trace.Copy, "to pinned memory")
 	if !pack {

@@ -1,6 +1,7 @@
-// Package hostcall calls an operator on tensors in host memory. It cuts the call into pieces, and copies each piece to the
-// device, calls the operator on it and copies its results back, on three streams, so that both directions of copies and the
-// operator overlap. Memory that is not pinned is copied to or from pinned memory by all processors, several pieces at a time.
+// Package hostcall calls an operator on tensors in host memory. It splits the call into pieces. It copies each piece to the
+// device, calls the operator on it, and copies its results back. Uploads, the operator and downloads have a stream each, so
+// that those of different pieces overlap. Tensors in memory that is not pinned are staged: all processors copy them to or
+// from pinned memory, several pieces at a time.
 package hostcall
 
 import (
@@ -22,19 +23,19 @@ const (
 	DefaultCalls   = 2
 )
 
-// A call whose tensors are not pinned has smaller pieces, and by default two parts of pieces for each processor in flight, up to a
-// limit: a processor copies more slowly than the device.
+// A call with staged tensors has smaller pieces, because processors copy more slowly than the device. By default it has as many
+// pieces in flight as give each processor two chunks to copy, within limits.
 const (
 	DefaultStagedPiece = 2 << 20
-	maxStagedParts     = 32
+	maxStagedChunks    = 32
 	minBuffers         = 4
 )
 
 // Options configure New. Zero fields have defaults.
 type Options struct {
-	Piece   int64 // bytes of a piece in one direction; by default fewer if the tensors are not pinned
-	Buffers int   // pieces of a call in flight at once; by default more if the tensors are not pinned
-	Calls   int   // calls at once; later ones wait
+	Piece   int64 // bytes that a piece copies in one direction; default DefaultPiece, or DefaultStagedPiece if tensors are staged
+	Buffers int   // pieces of a call in flight at once; default DefaultBuffers, or a number for the processors if tensors are staged
+	Calls   int   // calls at once, default DefaultCalls; later ones wait
 
 	Trace *trace.Recorder // of the pool's device; nil: nothing is recorded
 }
@@ -49,11 +50,11 @@ type Engine struct {
 	processors chan struct{} // holds a value for each processor that copies
 
 	mu   sync.Mutex
-	idle []*streams // that no call uses; the last one was used last, and its stream may use that call's memory again at once
+	idle []*streams // in the order of their last use; the last one can reuse the memory of its last call without a wait
 }
 
-// New returns an engine that takes its memory from a pool. It has no memory between calls. Close destroys its streams and
-// events.
+// New returns an engine that allocates its memory from a pool. It holds no memory between calls. Close destroys its streams and
+// events, not the pool.
 func New(drv device.Driver, pool *device.Pool, opts Options) *Engine {
 	if opts.Calls <= 0 {
 		opts.Calls = DefaultCalls
@@ -71,8 +72,9 @@ func (e *Engine) Pool() *device.Pool { return e.pool }
 
 // Call is a call of an operator.
 type Call struct {
-	Args  []Argument
-	Units []int64 // for each axis along which the call may be cut, outermost first, the number of units that stay whole
+	Args []Argument
+	// Units has, for each axis along which the call may be split, outermost first, the number of its units. A unit is never split.
+	Units []int64
 	// Launch queues the operator on the stream of its context. The tensors are those of a piece, in the order of Args.
 	Launch func(ctx context.Context, tensors []*tensor.Tensor) error
 }
@@ -81,39 +83,39 @@ type Call struct {
 type Argument struct {
 	Tensor        *tensor.Tensor // nil for none
 	Read, Written bool
-	Along         []int // for each axis, the dimension that is cut, -1 for none; a written argument has all axes
+	Along         []int // for each axis, the dimension of the tensor along it, -1 for none; a written argument has all axes
 }
 
-// streams are the streams and events that one call at a time uses.
+// streams has the streams and events that one call at a time uses.
 type streams struct {
-	up, run, down device.Stream
-	events        []events // of the buffers of the calls so far
+	up, compute, down device.Stream
+	events            []events // of the buffers of the calls so far
 }
 
-// events are the ends of the steps of a piece.
+// events mark the ends of the steps of a piece.
 type events struct{ uploaded, computed, downloaded *device.Event }
 
-// Run makes the call and waits for its results. If ctx ends, Run begins no more pieces; then and after other errors some of
-// the results may be written. It leaves no memory in use and no work behind.
+// Run makes the call and waits for its results. If ctx ends, Run begins no further piece. After an error some of the results may
+// be written. When Run returns, the call uses no memory of the pool and no work of it is queued.
 func (e *Engine) Run(ctx context.Context, c Call) error {
 	st, err := e.acquire(ctx)
 	if err != nil {
 		return err
 	}
-	r := newRun(e, st, c)
+	r := newExecution(e, st, c)
 	if err = r.allocate(); err == nil {
 		err = r.pieces(ctx)
 	}
 	return r.finish(err)
 }
 
-// acquire waits for free streams, and makes them on first use.
+// acquire waits until the call may begin, and returns free streams. It makes new ones if there are none.
 func (e *Engine) acquire(ctx context.Context) (st *streams, err error) {
 	select {
 	case <-e.free:
 	case <-ctx.Done():
-		return nil, fmt.Errorf("the call waited for %d others on %s (HostOptions.Calls) until its context ended: %w; allow more calls or "+
-			"more time", e.opts.Calls, e.pool.Device(), context.Cause(ctx))
+		return nil, fmt.Errorf("the call waited for %d other calls on %s until its context ended: %w; allow more calls at once "+
+			"(HostOptions.Calls) or more time", e.opts.Calls, e.pool.Device(), context.Cause(ctx))
 	}
 	e.mu.Lock()
 	if n := len(e.idle); n > 0 {
@@ -130,7 +132,7 @@ func (e *Engine) acquire(ctx context.Context) (st *streams, err error) {
 	return st, nil
 }
 
-// pieceSize returns the number of bytes of a piece in one direction.
+// pieceSize returns the number of bytes that a piece copies in one direction.
 func (e *Engine) pieceSize(staged bool) int64 {
 	switch {
 	case e.opts.Piece > 0:
@@ -142,18 +144,18 @@ func (e *Engine) pieceSize(staged bool) int64 {
 }
 
 // buffers returns the number of pieces of a call in flight.
-func (e *Engine) buffers(r *run) int {
+func (e *Engine) buffers(r *execution) int {
 	switch {
 	case e.opts.Buffers > 0:
 		return e.opts.Buffers
 	case r.staged:
-		parts := min(max(2*cap(e.processors), DefaultBuffers), maxStagedParts)
-		return max(parts*copyPart/int(max(r.sizes.in, r.sizes.out, copyPart)), minBuffers)
+		chunks := min(max(2*cap(e.processors), DefaultBuffers), maxStagedChunks)
+		return max(chunks*chunkBytes/int(max(r.sizes.in, r.sizes.out, chunkBytes)), minBuffers)
 	}
 	return DefaultBuffers
 }
 
-// release makes streams free for another call. Streams that are nil were closed.
+// release lets another call begin, with the streams of this one. They are nil if they were closed.
 func (e *Engine) release(st *streams) {
 	if st != nil {
 		e.mu.Lock()
@@ -163,13 +165,13 @@ func (e *Engine) release(st *streams) {
 	e.free <- struct{}{}
 }
 
-// newStreams makes streams. With an error it returns those made so far.
+// newStreams makes streams. After an error it returns those made so far.
 func (e *Engine) newStreams() (*streams, error) {
 	dev, st := int(e.pool.Device().ID), new(streams)
 	for _, s := range []struct {
 		*device.Stream
 		name string
-	}{{&st.up, "uploads"}, {&st.run, "kernels"}, {&st.down, "downloads"}} {
+	}{{&st.up, "uploads"}, {&st.compute, "kernels"}, {&st.down, "downloads"}} {
 		made, err := e.drv.NewStream(dev)
 		if err != nil {
 			return st, err
@@ -205,18 +207,18 @@ func (ev events) close() error {
 	return errors.Join(errs...)
 }
 
-// trackOf returns the track of a stream in timelines.
+// trackOf returns the track that a stream has in timelines.
 func trackOf(s device.Stream) trace.Track {
 	return trace.Track{Device: s.Device.String(), ID: uint64(s.Handle)}
 }
 
-// closeStreams destroys the streams that were made, and the events.
+// closeStreams destroys the events, and the streams that were made.
 func (e *Engine) closeStreams(st *streams) error {
 	var errs []error
 	for _, ev := range st.events {
 		errs = append(errs, ev.close())
 	}
-	for _, s := range []device.Stream{st.up, st.run, st.down} {
+	for _, s := range []device.Stream{st.up, st.compute, st.down} {
 		if s != (device.Stream{}) {
 			e.opts.Trace.NameTrack(trackOf(s), "")
 			errs = append(errs, s.Close())
@@ -237,7 +239,7 @@ func (e *Engine) Close() error {
 	return errors.Join(errs...)
 }
 
-// wait waits for the work of the streams.
+// wait waits for the queued work of the streams.
 func (e *Engine) wait(st *streams) error {
-	return errors.Join(e.drv.Synchronize(st.up), e.drv.Synchronize(st.run), e.drv.Synchronize(st.down))
+	return errors.Join(e.drv.Synchronize(st.up), e.drv.Synchronize(st.compute), e.drv.Synchronize(st.down))
 }

@@ -6,33 +6,33 @@ import (
 	"sync"
 )
 
-// flow fills the buffers of a call with its pieces, queues their work, and collects their results. Pieces are queued in the order
-// in which their buffers are filled.
+// flow makes a call in pieces: it copies each piece into a buffer, queues its work, and copies its results. Pieces are queued in the
+// order in which the copies into their buffers end.
 type flow struct {
-	*run
+	*execution
 	stop   context.CancelFunc
 	free   chan *buffer
 	queued chan job
 
 	mu    sync.Mutex // guards the streams and the fields below
 	begun int        // number of queued pieces
-	err   error      // the first one of a piece
+	err   error      // the first error of a piece
 }
 
 // job is a piece whose work is queued.
 type job struct {
 	buffer *buffer
-	back   []transfer // from pinned memory to the results
+	back   []transfer // from pinned memory to the written tensors
 }
 
-// pieces makes the call in pieces, and returns when no work of the host is left.
-func (r *run) pieces(ctx context.Context) error {
+// pieces makes the call in pieces. It returns when the host has no work of the call left.
+func (r *execution) pieces(ctx context.Context) error {
 	if err := r.uploadResidents(); err != nil {
 		return err
 	}
 	limited, stop := context.WithCancel(ctx)
 	defer stop()
-	f := &flow{run: r, stop: stop, free: make(chan *buffer, r.most), queued: make(chan job, r.most)}
+	f := &flow{execution: r, stop: stop, free: make(chan *buffer, r.most), queued: make(chan job, r.most)}
 	var filling, collecting sync.WaitGroup
 	collecting.Go(f.collect)
 	for _, p := range r.ranges {
@@ -51,8 +51,8 @@ func (r *run) pieces(ctx context.Context) error {
 	return f.err
 }
 
-// next returns the buffer for the next piece. It makes a new buffer until the call has f.most of them, even if one is free, so that
-// equal calls use equal memory. After that it waits for a free buffer. It returns nil if the context ends first.
+// next returns the buffer for the next piece. It makes new buffers until the call has f.most of them, even if one is free, so that
+// equal calls use equal amounts of memory. After that it waits for a free buffer. It returns nil if the context ends first.
 func (f *flow) next(ctx context.Context) *buffer {
 	if ctx.Err() == nil && f.made < f.most {
 		b, err := f.newBuffer()
@@ -69,7 +69,7 @@ func (f *flow) next(ctx context.Context) *buffer {
 	}
 }
 
-// begin queues a piece, at once or behind the copies to pinned memory.
+// begin queues a piece. If tensors of the piece are staged, their copies to pinned memory come first, in the background.
 func (f *flow) begin(ctx context.Context, filling *sync.WaitGroup, p unitRange, b *buffer) {
 	c, err := f.piece(p, b)
 	switch {
@@ -97,7 +97,7 @@ func (f *flow) queue(ctx context.Context, c *piece) {
 		return
 	}
 	f.begun++
-	f.queued <- job{c.buffer, c.back} // has a place for each buffer
+	f.queued <- job{c.buffer, c.back} // does not block: its capacity is the number of buffers
 }
 
 func (f *flow) fail(err error) {
@@ -106,7 +106,7 @@ func (f *flow) fail(err error) {
 	f.failed(err)
 }
 
-// failed ends the call with its first error.
+// failed records the first error and ends the call. The caller holds f.mu.
 func (f *flow) failed(err error) {
 	if f.err == nil {
 		f.err = err
@@ -114,7 +114,7 @@ func (f *flow) failed(err error) {
 	f.stop()
 }
 
-// collect waits for each queued piece and copies its results, up to the first error.
+// collect waits for each queued piece and copies its results. It ends at the first error.
 func (f *flow) collect() {
 	var copying sync.WaitGroup
 	defer copying.Wait()

@@ -8,19 +8,22 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// layout is a tensor's elements in the order of its strides, without gaps and repetitions: the order in which a device has them.
+// layout describes how the elements of a tensor in host memory are packed for a device. Packed elements have the order of the
+// tensor's strides, without gaps. Elements that share memory (stride 0) are repeated. The host's memory consists of runs of adjacent
+// bytes.
 type layout struct {
-	strides []int64 // of the device's tensor, in elements
-	dims    []dim   // of the host's memory, outermost first, joined where they are adjacent
-	first   int64   // byte of the storage at which element 0 begins
-	run     int64   // bytes of the innermost dimension that are adjacent
-	bytes   int64
+	strides []int64 // of the packed tensor, in elements
+	dims    []dim   // dimensions of runs in the host's memory, outermost first; adjacent ones are joined
+	first   int64   // offset in bytes of element 0 in the host's storage
+	run     int64   // bytes of one run
+	bytes   int64   // of all packed elements
 }
 
-// dim is a dimension of runs: size steps of step bytes.
+// dim is a dimension of runs: size runs at distances of step bytes.
 type dim struct{ size, step int64 }
 
-// layoutOf describes a tensor. The strides on the device have the order of the host's, so that a channel-last tensor stays one.
+// layoutOf returns the layout of a tensor. The packed strides have the order of the tensor's strides, so that a channel-last tensor
+// stays channel-last.
 func layoutOf(t *tensor.Tensor) layout {
 	size := t.DType().Size()
 	order := make([]int, t.Rank())
@@ -43,8 +46,8 @@ func layoutOf(t *tensor.Tensor) layout {
 	return l
 }
 
-// reach orders dimensions: those with larger strides are outer. Repeated elements are outermost, because they are far apart on
-// the device.
+// reach returns a number by which dimensions are ordered, outermost first: the size of the stride. Dimensions of stride 0 are
+// outermost.
 func reach(t *tensor.Tensor, i int) int64 {
 	s := max(t.Stride(i), -t.Stride(i))
 	if s == 0 {
@@ -53,7 +56,7 @@ func reach(t *tensor.Tensor, i int) int64 {
 	return s
 }
 
-// join joins dimensions whose elements are adjacent, and the innermost with the run.
+// join joins adjacent dimensions with each other, and the innermost dimension with the run if its runs are adjacent.
 func (l *layout) join() {
 	for n := len(l.dims); n > 0 && l.dims[n-1].step == l.run; n = len(l.dims) {
 		l.run *= l.dims[n-1].size
@@ -75,8 +78,8 @@ func (l *layout) runs() int64 {
 	return l.bytes / l.run
 }
 
-// rows returns the number of runs that one copy of rows moves, and their distance: those of the innermost dimension. It is one if a
-// device does not accept the distance.
+// rows returns the number of runs that one copy of rows (two-dimensional copy) moves, and their distance in bytes. They are those of
+// the innermost dimension; the number is 1 if a device does not accept their distance.
 func (l *layout) rows() (count, pitch int64) {
 	if n := len(l.dims); n > 0 && l.dims[n-1].step >= l.run && l.dims[n-1].step <= device.MaxPitch {
 		return l.dims[n-1].size, l.dims[n-1].step
@@ -84,13 +87,13 @@ func (l *layout) rows() (count, pitch int64) {
 	return 1, l.run
 }
 
-// copies returns the number of copies of rows.
+// copies returns the number of copies of rows that move all elements.
 func (l *layout) copies() int64 {
 	count, _ := l.rows()
 	return l.runs() / max(count, 1)
 }
 
-// at returns the byte of the storage at which run i begins.
+// at returns the offset in bytes of run i in the host's storage.
 func (l *layout) at(i int64) int64 {
 	at := l.first
 	for _, d := range slices.Backward(l.dims) {
@@ -100,7 +103,8 @@ func (l *layout) at(i int64) int64 {
 	return at
 }
 
-// move copies bytes [from, to) of the packed elements between them and the storage's bytes.
+// move copies bytes [from, to) of the packed elements: from memory, the bytes of the host's storage, to packed if pack is true, else from
+// packed to memory.
 func (l *layout) move(packed, memory []byte, from, to int64, pack bool) {
 	for from < to {
 		run, within := from/l.run, from%l.run

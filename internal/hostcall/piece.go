@@ -10,7 +10,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// moved is an argument, or its part in a piece, on the host and on the device.
+// moved is an argument, or the slice of it that a piece has, on the host and on the device.
 type moved struct {
 	slot   *slot
 	layout layout
@@ -18,8 +18,8 @@ type moved struct {
 	device *tensor.Tensor
 }
 
-// move makes the tensor of the device at the argument's place in a storage.
-func (s *slot) move(host *tensor.Tensor, memory *tensor.Storage) (*moved, error) {
+// onDevice makes the tensor of the device for host, at the argument's offset in the device's memory.
+func (s *slot) onDevice(host *tensor.Tensor, memory *tensor.Storage) (*moved, error) {
 	m := &moved{slot: s, layout: layoutOf(host), host: host}
 	dt := host.DType()
 	var err error
@@ -27,7 +27,7 @@ func (s *slot) move(host *tensor.Tensor, memory *tensor.Storage) (*moved, error)
 	return m, err
 }
 
-// packing adds the copy between the host's memory and pinned memory to a list.
+// packing adds to a list the copy between the host's memory and the bytes at offset at of pinned memory. A direct argument needs none.
 func (m *moved) packing(list []transfer, pinned *tensor.Storage, at int64) ([]transfer, error) {
 	if m.slot.direct || m.layout.bytes == 0 {
 		return list, nil
@@ -43,11 +43,11 @@ func (m *moved) packing(list []transfer, pinned *tensor.Storage, at int64) ([]tr
 	return append(list, transfer{&m.layout, packed[at : at+m.layout.bytes], memory}), nil
 }
 
-// joinedGap is the number of bytes between staged arguments up to which one copy moves them together: a copy of its own takes about
-// as long as this many bytes.
+// joinedGap is the largest number of bytes between two staged arguments that one copy moves together. A separate copy takes about as
+// long as copying this many bytes.
 const joinedGap = 64 << 10
 
-// direction is that of copies on a stream, with the pinned memory for staged arguments.
+// direction is the direction of copies, with their stream and the pinned memory of staged arguments.
 type direction struct {
 	stream device.Stream
 	pinned *tensor.Storage
@@ -63,8 +63,9 @@ func (d direction) at(s *slot) int64 {
 	return s.outAt
 }
 
-// copies queues the copies of arguments: staged neighbours together, others from or to the host's memory itself.
-func (r *run) copies(d direction, list []*moved) error {
+// copies queues the copies of arguments. Staged arguments that are close together are copied together, direct ones one by one from or
+// to the host's memory.
+func (r *execution) copies(d direction, list []*moved) error {
 	var staged []*moved
 	for _, m := range list {
 		switch {
@@ -88,8 +89,8 @@ func (r *run) copies(d direction, list []*moved) error {
 	return nil
 }
 
-// neighbours returns how many of the staged arguments one copy moves: those with short gaps. Their distances are the same in both
-// memories (run.place).
+// neighbours returns the number of staged arguments, from the first on, that one copy moves because the gaps between them are short.
+// The gaps are the same in the device's memory and in pinned memory; see assignOffsets.
 func neighbours(staged []*moved) int {
 	for n := 1; n < len(staged); n++ {
 		last := staged[n-1]
@@ -100,8 +101,8 @@ func neighbours(staged []*moved) int {
 	return len(staged)
 }
 
-// copyStaged queues one copy from the beginning of an argument to the end of another one.
-func (r *run) copyStaged(d direction, first, last *moved) error {
+// copyStaged queues one copy of the bytes from the beginning of the argument first to the end of last.
+func (r *execution) copyStaged(d direction, first, last *moved) error {
 	n := last.slot.at + last.layout.bytes - first.slot.at
 	onDevice := device.Region{Storage: first.device.Storage(), Offset: first.slot.at, Size: n}
 	staged := device.Region{Storage: d.pinned, Offset: d.at(first.slot), Size: n}
@@ -111,8 +112,8 @@ func (r *run) copyStaged(d direction, first, last *moved) error {
 	return r.engine.drv.CopyAsync(d.stream, staged, onDevice)
 }
 
-// copyRows queues the copies between the host's memory of an argument and the device.
-func (r *run) copyRows(d direction, m *moved) error {
+// copyRows queues the copies between the host's memory of a direct argument and the device.
+func (r *execution) copyRows(d direction, m *moved) error {
 	l := &m.layout
 	rows := device.Rows{Storage: m.host.Storage(), Size: l.run}
 	rows.Count, rows.Pitch = l.rows()
@@ -131,15 +132,15 @@ func (r *run) copyRows(d direction, m *moved) error {
 	return nil
 }
 
-// uploadResidents queues the copies of the arguments that all pieces read.
-func (r *run) uploadResidents() error {
+// uploadResidents queues the uploads of the resident arguments, which all pieces read.
+func (r *execution) uploadResidents() error {
 	var list []*moved
 	for i := range r.slots {
 		s := &r.slots[i]
 		if s.Tensor == nil || !s.resident || s.same >= 0 {
 			continue
 		}
-		m, err := s.move(s.Tensor, r.resident)
+		m, err := s.onDevice(s.Tensor, r.resident)
 		if err != nil {
 			return err
 		}
@@ -154,7 +155,7 @@ func (r *run) uploadResidents() error {
 	return r.copies(direction{r.streams.up, r.residentIn, true}, list)
 }
 
-// packs lists the copies to pinned memory of the arguments that are read.
+// packs lists the copies to pinned memory of the staged arguments that are read.
 func packs(list []*moved, pinned *tensor.Storage) (packs []transfer, err error) {
 	for _, m := range list {
 		if m.slot.Read {
@@ -166,18 +167,18 @@ func packs(list []*moved, pinned *tensor.Storage) (packs []transfer, err error) 
 	return packs, nil
 }
 
-// piece is a part of the call in a buffer.
+// piece is one piece of the call, in a buffer.
 type piece struct {
 	buffer      *buffer
 	tensors     []*tensor.Tensor // on the device, by argument
-	list        []*moved         // those that are copied
+	list        []*moved         // the arguments that are copied for this piece
 	packs, back []transfer       // to pinned memory and from it
 }
 
-// piece describes a piece.
-func (r *run) piece(p unitRange, b *buffer) (c *piece, err error) {
+// piece returns the piece with the units p in the buffer b.
+func (r *execution) piece(p unitRange, b *buffer) (c *piece, err error) {
 	c = &piece{buffer: b}
-	if c.tensors, c.list, err = r.parts(p, b); err != nil {
+	if c.tensors, c.list, err = r.pieceTensors(p, b); err != nil {
 		return nil, err
 	}
 	if c.packs, err = packs(c.list, b.in); err != nil {
@@ -193,19 +194,19 @@ func (r *run) piece(p unitRange, b *buffer) (c *piece, err error) {
 	return c, nil
 }
 
-// enqueue queues the copies of a piece and the operator.
-func (r *run) enqueue(ctx context.Context, c *piece) error {
+// enqueue queues the uploads of a piece, the operator and the downloads, each on its stream.
+func (r *execution) enqueue(ctx context.Context, c *piece) error {
 	drv, st, b := r.engine.drv, r.streams, c.buffer
 	if err := r.copies(direction{st.up, b.in, true}, c.list); err != nil {
 		return err
 	}
-	if err := errors.Join(drv.Record(b.uploaded, st.up), drv.Wait(st.run, b.uploaded)); err != nil {
+	if err := errors.Join(drv.Record(b.uploaded, st.up), drv.Wait(st.compute, b.uploaded)); err != nil {
 		return err
 	}
-	if err := r.call.Launch(device.WithStream(ctx, st.run), c.tensors); err != nil {
+	if err := r.call.Launch(device.WithStream(ctx, st.compute), c.tensors); err != nil {
 		return err
 	}
-	if err := errors.Join(drv.Record(b.computed, st.run), drv.Wait(st.down, b.computed)); err != nil {
+	if err := errors.Join(drv.Record(b.computed, st.compute), drv.Wait(st.down, b.computed)); err != nil {
 		return err
 	}
 	if err := r.copies(direction{st.down, b.out, false}, c.list); err != nil {
@@ -214,8 +215,8 @@ func (r *run) enqueue(ctx context.Context, c *piece) error {
 	return drv.Record(b.downloaded, st.down)
 }
 
-// parts makes the tensors of a piece on the device. list has those that are copied.
-func (r *run) parts(p unitRange, b *buffer) (tensors []*tensor.Tensor, list []*moved, err error) {
+// pieceTensors makes the tensors of a piece on the device. list has those that are copied for this piece.
+func (r *execution) pieceTensors(p unitRange, b *buffer) (tensors []*tensor.Tensor, list []*moved, err error) {
 	tensors = make([]*tensor.Tensor, len(r.slots))
 	for i := range r.slots {
 		s := &r.slots[i]
@@ -224,14 +225,14 @@ func (r *run) parts(p unitRange, b *buffer) (tensors []*tensor.Tensor, list []*m
 		case s.same >= 0:
 			tensors[i] = tensors[s.same]
 		case s.resident:
-			tensors[i], err = p.part(r.residents[i], s.Along, r.call.Units)
+			tensors[i], err = p.slice(r.residents[i], s.Along, r.call.Units)
 		default:
 			var m *moved
-			host, failed := p.part(s.Tensor, s.Along, r.call.Units)
+			host, failed := p.slice(s.Tensor, s.Along, r.call.Units)
 			if failed != nil {
 				return nil, nil, failed
 			}
-			if m, err = s.move(host, b.memory); err == nil {
+			if m, err = s.onDevice(host, b.memory); err == nil {
 				tensors[i], list = m.device, append(list, m)
 			}
 		}

@@ -4,18 +4,18 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// alignment is that of arguments in the memory of a piece, as allocators of GPU memory align.
+// alignment is the alignment in bytes of each argument in the memory of a piece. Allocators of GPU memory have the same.
 const alignment = 256
 
-// Pinned memory is copied without packing by up to directCopies copies for a piece. A device copies rows of fewer than directRow
-// bytes at half of its speed or less.
+// A pinned argument is direct (copied without packing) if at most directCopies copies move its elements of a piece, and its rows are not
+// too short: a device copies rows of fewer than directRow bytes at half of its speed or less.
 const (
 	directCopies = 16
 	directRow    = 128
 )
 
-// part returns the elements of t that a piece has. along is an [Argument.Along].
-func (p unitRange) part(t *tensor.Tensor, along []int, units []int64) (*tensor.Tensor, error) {
+// slice returns the view of the elements of t that a piece has. along is an [Argument.Along].
+func (p unitRange) slice(t *tensor.Tensor, along []int, units []int64) (*tensor.Tensor, error) {
 	for axis, dim := range along {
 		if dim < 0 || p.to[axis]-p.from[axis] == units[axis] {
 			continue
@@ -29,27 +29,29 @@ func (p unitRange) part(t *tensor.Tensor, along []int, units []int64) (*tensor.T
 	return t, nil
 }
 
-// Tensors of up to smallPinned bytes of a call in one piece are staged even if they are pinned: packing them takes less time than a
-// copy of their own.
+// In a call of one piece, tensors of up to smallPinned bytes are staged even if they are pinned: packing such a tensor takes less time
+// than a separate copy.
 const smallPinned = 16 << 10
 
-// slot is an argument of the call and its place in the memory of pieces.
+// slot is an argument of the call, with its offsets in the memory of pieces.
 type slot struct {
 	Argument
-	same     int  // the position of an equal argument before this one, else -1: they share the device's memory
-	resident bool // all pieces read the whole, which is copied once
-	direct   bool // copies use the host's memory itself
+	same     int  // the position of an equal argument before this one, else -1; both share the device's memory
+	resident bool // each piece reads the whole argument, which is uploaded once
+	direct   bool // copies use the host's memory; the opposite is staged, through pinned memory
 
-	bytes, at   int64 // of the largest piece, in the device's memory of a piece
-	inAt, outAt int64 // in pinned memory
+	bytes       int64 // of the argument in the largest piece
+	at          int64 // offset in the device's memory of a piece, in bytes
+	inAt, outAt int64 // offsets in the pinned memory for uploads and for downloads, in bytes
 }
 
-// sizes are the bytes of memory of a buffer, and of the arguments that are copied once.
+// sizes has the bytes of the memory of a buffer, and of the resident arguments.
 type sizes struct{ device, in, out, resident, residentIn int64 }
 
-// place gives the arguments of a call their places. On the device those that are only written come first, then those that are also read,
-// then those that are only read. So the staged arguments of each direction are neighbours, as in pinned memory, and one copy moves them.
-func (r *run) place() error {
+// assignOffsets assigns the offsets of all arguments. On the device those that are only written come first, then those that are also
+// read, then those that are only read. So the staged arguments of each direction are adjacent, as in pinned memory, and one copy moves
+// them.
+func (r *execution) assignOffsets() error {
 	for i := range r.slots {
 		if err := r.measure(&r.slots[i]); err != nil {
 			return err
@@ -63,7 +65,7 @@ func (r *run) place() error {
 	} {
 		for i := range r.slots {
 			if s := &r.slots[i]; s.Tensor != nil && s.same < 0 && belongs(s) {
-				r.put(s)
+				r.reserve(s)
 			}
 		}
 	}
@@ -71,14 +73,14 @@ func (r *run) place() error {
 }
 
 // measure computes the bytes of an argument in a piece, and whether it is staged.
-func (r *run) measure(s *slot) error {
+func (r *execution) measure(s *slot) error {
 	if s.Tensor == nil || s.same >= 0 {
 		return nil
 	}
 	first := s.Tensor
 	if !s.resident {
 		var err error
-		if first, err = r.ranges[len(r.ranges)/2].part(s.Tensor, s.Along, r.call.Units); err != nil {
+		if first, err = r.ranges[len(r.ranges)/2].slice(s.Tensor, s.Along, r.call.Units); err != nil {
 			return err
 		}
 	}
@@ -92,35 +94,35 @@ func (r *run) measure(s *slot) error {
 	return nil
 }
 
-// put gives an argument its places behind the others.
-func (r *run) put(s *slot) {
+// reserve assigns an argument its offsets, behind those of the arguments before it.
+func (r *execution) reserve(s *slot) {
 	device, in := &r.sizes.device, &r.sizes.in
 	if s.resident {
 		device, in = &r.sizes.resident, &r.sizes.residentIn
 	}
-	s.at = take(device, s.bytes)
+	s.at = reserveBytes(device, s.bytes)
 	if s.Read && !s.direct {
-		s.inAt = take(in, s.bytes)
+		s.inAt = reserveBytes(in, s.bytes)
 	}
 	if s.Written && !s.direct {
-		s.outAt = take(&r.sizes.out, s.bytes)
+		s.outAt = reserveBytes(&r.sizes.out, s.bytes)
 	}
 }
 
-// direct reports whether devices copy the memory itself well, if it is pinned.
+// direct reports whether a device copies the elements efficiently without packing, if their memory is pinned.
 func (l *layout) direct() bool {
 	return l.copies() <= directCopies && (l.run >= directRow || l.runs() <= directCopies)
 }
 
-// take returns an aligned place for n bytes behind the others.
-func take(end *int64, n int64) int64 {
+// reserveBytes returns the next aligned offset from *end on, and sets *end to the end of n bytes there.
+func reserveBytes(end *int64, n int64) int64 {
 	at := (*end + alignment - 1) / alignment * alignment
 	*end = at + n
 	return at
 }
 
-// largest returns the bytes of an argument in the largest piece.
-func (r *run) largest(s *slot) int64 {
+// largest returns the number of bytes of an argument in the largest piece.
+func (r *execution) largest(s *slot) int64 {
 	n := s.bytes
 	for axis, dim := range s.Along {
 		if units := r.call.Units[axis]; dim >= 0 && units > 0 {

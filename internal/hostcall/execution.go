@@ -7,8 +7,8 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// run is one call in progress.
-type run struct {
+// execution is one call in progress.
+type execution struct {
 	engine  *Engine
 	streams *streams
 	call    Call
@@ -16,10 +16,10 @@ type run struct {
 	ranges  []unitRange
 	sizes   sizes
 
-	most, made  int              // number of buffers, at most and so far
-	staged      bool             // some pieces are copied to or from pinned memory
+	most, made  int              // number of buffers: the largest, and so far
+	staged      bool             // some arguments are not in pinned memory
 	resident    *tensor.Storage  // device memory of the resident arguments
-	residentIn  *tensor.Storage  // pinned memory for their copy
+	residentIn  *tensor.Storage  // pinned memory for their upload
 	residents   []*tensor.Tensor // on the device, by argument
 	deviceStore []*tensor.Storage
 	pinnedStore []*tensor.Storage
@@ -28,12 +28,12 @@ type run struct {
 // buffer is the memory of one piece in flight.
 type buffer struct {
 	events
-	memory  *tensor.Storage // of the device
-	in, out *tensor.Storage // pinned
+	memory  *tensor.Storage // on the device
+	in, out *tensor.Storage // pinned memory of staged arguments, for uploads and for downloads
 }
 
-func newRun(e *Engine, st *streams, c Call) *run {
-	r := &run{engine: e, streams: st, call: c, slots: make([]slot, len(c.Args)), residents: make([]*tensor.Tensor, len(c.Args))}
+func newExecution(e *Engine, st *streams, c Call) *execution {
+	r := &execution{engine: e, streams: st, call: c, slots: make([]slot, len(c.Args)), residents: make([]*tensor.Tensor, len(c.Args))}
 	for i, a := range c.Args {
 		s := &r.slots[i]
 		*s = slot{Argument: a, same: -1}
@@ -54,7 +54,7 @@ func newRun(e *Engine, st *streams, c Call) *run {
 	return r
 }
 
-// Equal reports whether two tensors are the same elements in the same order.
+// Equal reports whether two tensors view the same elements in the same order.
 func Equal(a, b *tensor.Tensor) bool {
 	if a == nil || a.Storage() != b.Storage() || a.Offset() != b.Offset() || a.DType() != b.DType() || a.Rank() != b.Rank() {
 		return false
@@ -67,8 +67,8 @@ func Equal(a, b *tensor.Tensor) bool {
 	return true
 }
 
-// traffic returns the number of bytes that all pieces copy in each direction.
-func (r *run) traffic() (up, down int64) {
+// traffic returns the numbers of bytes that all pieces together upload and download.
+func (r *execution) traffic() (up, down int64) {
 	for i := range r.slots {
 		s := &r.slots[i]
 		if s.Tensor == nil || s.resident || s.same >= 0 {
@@ -85,8 +85,8 @@ func (r *run) traffic() (up, down int64) {
 	return up, down
 }
 
-// allocate takes the memory of the call from the pool.
-func (r *run) allocate() error {
+// allocate splits the call into pieces, and allocates the memory of the resident arguments.
+func (r *execution) allocate() error {
 	var err error
 	if r.ranges, err = r.choose(r.engine.pieceSize(r.staged)); err != nil {
 		return err
@@ -96,10 +96,10 @@ func (r *run) allocate() error {
 			r.slots[i].resident = false
 		}
 	}
-	if err = r.place(); err != nil {
+	if err = r.assignOffsets(); err != nil {
 		return err
 	}
-	err = errors.Join(r.takeDevice(&r.resident, r.sizes.resident), r.takePinned(&r.residentIn, r.sizes.residentIn))
+	err = errors.Join(r.allocDevice(&r.resident, r.sizes.resident), r.allocPinned(&r.residentIn, r.sizes.residentIn))
 	if err != nil {
 		return err
 	}
@@ -107,32 +107,33 @@ func (r *run) allocate() error {
 	return nil
 }
 
-// newBuffer takes the memory of another piece in flight.
-func (r *run) newBuffer() (*buffer, error) {
+// newBuffer allocates the memory of another piece in flight.
+func (r *execution) newBuffer() (*buffer, error) {
 	b, err := new(buffer), error(nil)
 	if b.events, err = r.engine.events(r.streams, r.made); err == nil {
-		err = errors.Join(r.takeDevice(&b.memory, r.sizes.device), r.takePinned(&b.in, r.sizes.in), r.takePinned(&b.out, r.sizes.out))
+		err = errors.Join(r.allocDevice(&b.memory, r.sizes.device), r.allocPinned(&b.in, r.sizes.in), r.allocPinned(&b.out, r.sizes.out))
 	}
 	r.made++
 	return b, err
 }
 
-func (r *run) takeDevice(to **tensor.Storage, n int64) (err error) {
+func (r *execution) allocDevice(to **tensor.Storage, n int64) (err error) {
 	if *to, err = r.engine.pool.Alloc(r.streams.up, n); err == nil {
 		r.deviceStore = append(r.deviceStore, *to)
 	}
 	return err
 }
 
-func (r *run) takePinned(to **tensor.Storage, n int64) (err error) {
+func (r *execution) allocPinned(to **tensor.Storage, n int64) (err error) {
 	if *to, err = r.engine.pool.AllocPinned(n); err == nil {
 		r.pinnedStore = append(r.pinnedStore, *to)
 	}
 	return err
 }
 
-// finish waits for the work that is queued and returns the memory. After an error of the device nothing is used again.
-func (r *run) finish(err error) error {
+// finish returns the memory to the pool and the streams to the engine. After an error it first waits for the queued work. If the
+// device fails, the memory is discarded and the streams are closed.
+func (r *execution) finish(err error) error {
 	e, failed := r.engine, error(nil)
 	if err != nil {
 		failed = e.wait(r.streams)

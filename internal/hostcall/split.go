@@ -1,10 +1,10 @@
 package hostcall
 
-// unitRange is a piece: the units [from, to) of each axis.
+// unitRange has the units [from, to) of each axis that one piece consists of.
 type unitRange struct{ from, to []int64 }
 
-// cut cuts the axes into about n pieces. An axis is cut if those before it are cut into single units.
-func cut(units []int64, n int64) []unitRange {
+// split splits the axes into about n pieces. It splits an axis only if all axes before it are split into single units.
+func split(units []int64, n int64) []unitRange {
 	parts := make([]int64, len(units))
 	for i, u := range units {
 		parts[i] = min(max(n, 1), max(u, 1))
@@ -29,17 +29,17 @@ func cut(units []int64, n int64) []unitRange {
 	return pieces
 }
 
-// coarsest is the number of times that pieces may be larger than wanted, if that makes their copies cheaper.
+// coarsest is the largest factor by which pieces may exceed the wanted size, if larger pieces make the copies cheaper.
 const coarsest = 8
 
-// choose cuts the call into pieces of about size bytes in one direction, or into larger ones if those cost less.
-func (r *run) choose(size int64) ([]unitRange, error) {
+// choose splits the call into pieces of about size bytes in one direction, or into larger ones if those cost less.
+func (r *execution) choose(size int64) ([]unitRange, error) {
 	up, down := r.traffic()
 	n := (max(up, down) + size - 1) / size
 	var best []unitRange
 	least := 0.0
 	for larger := int64(1); larger <= coarsest; larger *= 2 {
-		ranges := cut(r.call.Units, n/larger)
+		ranges := split(r.call.Units, n/larger)
 		cost, err := r.cost(ranges)
 		if err != nil {
 			return nil, err
@@ -54,20 +54,20 @@ func (r *run) choose(size int64) ([]unitRange, error) {
 	return best, nil
 }
 
-// The costs of copies, measured on an H100 with 16 processors: a device copies rows of fewer than 256 bytes as slowly as those, and
-// processors copy memory in runs of 1 MiB or more past their caches.
+// The costs of copies, measured on an H100 with 16 processors. A device copies a shorter row in the time of a row of cheapRow bytes.
+// A processor copies runs of streamedRun bytes or more without its caches.
 const (
 	cheapRow    = 256
 	streamedRun = 1 << 20
-	cachedRun   = 1.35 // of shorter runs, over longer ones
-	runOverhead = 64   // bytes
-	pinnedLag   = 0.8  // of a piece: its upload, which no download overlaps, and its download
-	stagedLag   = 3    // with the copies to and from pinned memory
+	cachedRun   = 1.35 // time of a byte in shorter runs, relative to longer ones
+	runOverhead = 64   // time of each run, in bytes
+	pinnedLag   = 0.8  // time in pieces in which only one direction copies: the first upload and the last download
+	stagedLag   = 3    // the same, with the copies to and from pinned memory
 )
 
-// cost estimates the time of a call in bytes that are copied at full speed: the copies of the slower direction, and one piece, by
-// which downloads are behind uploads.
-func (r *run) cost(ranges []unitRange) (float64, error) {
+// cost estimates the time of a call, as a number of bytes that a copy at full speed moves in that time. It adds the copies of the
+// slower direction and the lag of downloads behind uploads.
+func (r *execution) cost(ranges []unitRange) (float64, error) {
 	var up, down, upLag, downLag float64
 	lag := pinnedLag
 	middle := ranges[len(ranges)/2]
@@ -76,7 +76,7 @@ func (r *run) cost(ranges []unitRange) (float64, error) {
 		if s.Tensor == nil || s.resident || s.same >= 0 {
 			continue
 		}
-		t, err := middle.part(s.Tensor, s.Along, r.call.Units)
+		t, err := middle.slice(s.Tensor, s.Along, r.call.Units)
 		if err != nil {
 			return 0, err
 		}
@@ -97,7 +97,7 @@ func (r *run) cost(ranges []unitRange) (float64, error) {
 	return max(up, down) + lag*max(upLag, downLag), nil
 }
 
-// slowness returns the time of the layout's copies over that of a copy of one run.
+// slowness returns the time of the layout's copies, relative to one copy of as many adjacent bytes.
 func (l *layout) slowness(pinned bool) float64 {
 	switch run := float64(l.run); {
 	case l.runs() <= 1 || !pinned && l.run >= streamedRun:
