@@ -121,7 +121,7 @@ func TestProgram(t *testing.T) {
 		`scaler: --case "65": no case has this text in its name; expected one of columns 1, columns 16, columns 64`, "scaler help shows")
 	wantCall(t, p, 2, "test --dtype float16", "none of these cases of scale has this type; expected float32")
 	wantCall(t, p, 2, "test --dtype word", `--dtype "word": expected float32`)
-	wantCall(t, p, 2, "test scael", `no reference for operator "scael"; there is one for scale, `, "; scaler run calls them")
+	wantCall(t, p, 2, "test scael", `no reference for operator "scael"; operators with a reference: scale, `, "; scaler run calls operators ")
 	wantCall(t, p, 2, "test --rows 3", "unknown flag: --rows")
 	wantCall(t, p, 2, "run --case 16 --arg by=1", "--case contradicts --in and --arg")
 	wantCall(t, p, 2, "run --dtype float16", "--dtype is for operators of aiter; select a case of scale with --case")

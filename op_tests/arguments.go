@@ -9,8 +9,8 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// checkNames verifies that the operator has every given argument, and that each is
-// of the right kind.
+// checkNames fails if the operator does not have a given argument, or if the argument is not a tensor where the operator
+// has one, or not of the option's Go type. The error is an *ArgumentError.
 func (op operator) checkNames(given args) error {
 	var names []string
 	for _, a := range op.args {
@@ -44,8 +44,8 @@ func (a argument) kindName() string {
 	return fmt.Sprintf("%T", a.value(Case{}))
 }
 
-// fits verifies a given tensor's shape and that its elements are floats or not. The
-// operator itself checks which floats it accepts.
+// fits fails if a given tensor differs in shape or element type from the one that the case needs. Any float type matches
+// any other one: the operator itself checks which of them it accepts.
 func (a argument) fits(c Case, t *tensor.Tensor) error {
 	if slices.Equal(t.Shape(), a.shape(c)) && (t.DType() == a.dtype(c) || isFloat(t.DType()) && isFloat(a.dtype(c))) {
 		return nil
@@ -56,7 +56,8 @@ func (a argument) fits(c Case, t *tensor.Tensor) error {
 // describe returns the tensor that the case needs, such as "float16[2 64 128]".
 func (a argument) describe(c Case) string { return fmt.Sprintf("%s%v", a.dtype(c), a.shape(c)) }
 
-// ranked returns a given tensor of this rank; shape names its dimensions in errors.
+// ranked returns the given tensor of that name. It fails if there is none, or if its rank differs. shape names the
+// dimensions in the error, an *ArgumentError.
 func (a args) ranked(name string, rank int, shape string) (*tensor.Tensor, error) {
 	t := a.tensor(name)
 	if t == nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// launchConfig and launchSource are an operator that launches an empty kernel n times. Its time is
-// that of a launch from C++.
+// launchConfig and launchSource declare an operator that launches an empty kernel n times. It takes
+// the time of n launches from C++.
 const launchConfig = `
 [module.module_launch]
 defaults = false
@@ -85,12 +85,12 @@ func BenchmarkCall(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			placed, err := run.Upload(p)
+			uploaded, err := run.Upload(p)
 			if err != nil {
 				b.Fatal(err)
 			}
-			defer func() { _ = placed.Free() }()
-			call := caller(b, reg, op, placed.Args)
+			defer func() { _ = uploaded.Free() }()
+			call := caller(b, reg, op, uploaded.Args)
 			if n := testing.AllocsPerRun(100, call); n > 1 {
 				b.Errorf("a call makes %v allocations, want at most 1", n)
 			}

@@ -23,7 +23,7 @@ type Case struct {
 	// NoGuard leaves out the guard bytes around tensors: a storage then ends with the last 16-byte block of its
 	// tensor, and a memory checker finds every access outside.
 	NoGuard bool
-	// Inputs and Outputs place the activations that are read and written.
+	// Inputs is the placement of the activations that the operator reads, Outputs that of those that it writes.
 	Inputs, Outputs Placement
 	// Seed determines the random inputs.
 	Seed uint64
@@ -31,7 +31,7 @@ type Case struct {
 	Params Params
 }
 
-// Placement is the place of an activation in its storage.
+// Placement is where an activation lies in its storage.
 type Placement struct {
 	Offset int64 // elements between an aligned address and the first element
 	RowGap int64 // elements between rows, or between positions in channel-last
@@ -39,16 +39,16 @@ type Placement struct {
 
 // Params are the sizes and options of a family: a struct, not a pointer, of comparable fields.
 type Params interface {
-	// Complete returns the parameters with every default written out, and a *CaseError for those that
-	// no problem has.
+	// Complete returns the parameters with every default written out. The error is a *CaseError for
+	// values that no problem can have.
 	Complete() (Params, error)
-	// Elements is the number of activations.
+	// Elements returns the number of activations.
 	Elements() int64
-	// Words are the sizes and the options in a case's name.
+	// Words returns the words for the sizes and for the options in a case's name.
 	Words() (sizes, options []string)
 }
 
-// ParamsOf returns the parameters of a case, the zero P if it has those of another family or none.
+// ParamsOf returns the parameters of a case. It returns the zero P if the case has none, or those of another family.
 func ParamsOf[P Params](c Case) P {
 	p, _ := c.Params.(P)
 	return p
@@ -79,8 +79,7 @@ func (c Case) Elements() int64 {
 	return c.Params.Elements()
 }
 
-// maxElements keeps products of sizes far from overflow. HostBytes returns the
-// memory that a problem needs.
+// maxElements is the largest number of elements of a case. It keeps products of sizes far from overflow.
 const maxElements = 1 << 36
 
 // checkMaxElements refuses a problem of too many elements; sizes names the factors.
@@ -91,7 +90,7 @@ func checkMaxElements(sizes string, n float64) error {
 	return nil
 }
 
-// atLeast is the smallest value that a size may have.
+// atLeast is a size, and the smallest value that it may have.
 type atLeast struct {
 	name       string
 	value, min int64
@@ -165,7 +164,7 @@ func (c Case) placementWords() []string {
 	return append(append(words, c.Inputs.words("in")...), c.Outputs.words("out")...)
 }
 
-// words returns the placement's part of a case's name, none for the default.
+// words returns the placement's word in a case's name, none for the zero Placement.
 func (p Placement) words(name string) []string {
 	if p == (Placement{}) {
 		return nil
@@ -179,6 +178,7 @@ type flagWord struct {
 	word string
 }
 
+// setWords returns the words of the flags that are set.
 func setWords(list ...flagWord) []string {
 	var words []string
 	for _, o := range list {

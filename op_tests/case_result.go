@@ -11,7 +11,7 @@ type CaseResult struct {
 	Op      string
 	Case    Case
 	Results []Result
-	Err     error // the operator could not be called, or its outputs not be read
+	Err     error // the operator could not be called, or its outputs could not be read
 }
 
 // OK reports whether the case ran and every output is right.

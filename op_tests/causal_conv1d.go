@@ -47,10 +47,10 @@ func (c *conv1d) row(row int) conv1dRow {
 	return r
 }
 
-// window returns the values and the sequence numbers of the positions that the taps of position t
-// meet, and the sequence number of t. Positions with an equal number are visible to position t. No number equals
-// NaN: with sequence numbers no position uses the positions before 0, and padding, whose numbers
-// are negative, uses none. So a NaN in padding reaches no gradient.
+// window returns the values and the sequence numbers of the width positions that the taps of position t multiply, and the
+// sequence number of t. The positions with that number are visible to position t. The positions before 0 have the number
+// NaN, which equals no number: with sequence numbers no position uses them. Padding has negative numbers, and number
+// returns NaN for it. So padding uses no position, and a NaN in padding reaches no gradient.
 func (r conv1dRow) window(t int) (xs, numbers []float64, number float64) {
 	xs = r.xs[t : t+r.width]
 	if r.numbers == nil {
@@ -116,8 +116,8 @@ func (c *conv1d) final() []float64 {
 // the inputs' shapes. bias and initial are present even if conv1d has none.
 type conv1dGrads struct{ x, weight, bias, initial []float64 }
 
-// grads computes them from the loss's gradients with respect to out and final;
-// dfinal may be nil.
+// grads computes the gradients with respect to the inputs from those with respect to out, (batch, dim, seqlen), and to
+// final, (batch, dim, width-1); dfinal may be nil.
 func (c *conv1d) grads(dout, dfinal []float64) conv1dGrads {
 	rows, n := c.batch*c.dim, c.width-1
 	g := c.preactivationGrad(dout)
@@ -177,10 +177,10 @@ func (r conv1dRow) activationGrad(t int) float64 {
 }
 
 // inputGrad returns the gradient with respect to X[u] through y: dx for u >= 0, dinitial for u < 0. g is
-// the row's gradient with respect to p, reversed its filter, last tap first. It has no product for a
-// position outside the row: an infinite weight reaches a gradient only through an existing g.
+// the row's gradient with respect to p; reversed is the row's filter, last tap first. Positions outside the row
+// have no product: an infinite weight reaches a gradient only through an existing g.
 func (r conv1dRow) inputGrad(g, reversed []float64, u int) float64 {
-	from, to := max(u, 0), min(u+r.width, r.seqlen) // the positions whose taps meet u
+	from, to := max(u, 0), min(u+r.width, r.seqlen) // the positions that use X[u]
 	reversed, g = reversed[from-u:to-u], g[from:to]
 	if r.numbers == nil {
 		return sumProducts(reversed, g, nil, 0)
@@ -202,8 +202,8 @@ func (c *conv1d) weightGrad(g []float64, d int, dweight []float64, dbias *float6
 	}
 }
 
-// sumProducts returns the sum of a[i]*b[i] over the elements with that number, or over all if numbers is
-// nil. The race detector would make the loop 30 times slower, and the slices are of one goroutine.
+// sumProducts returns the sum of a[i]*b[i] over each i with numbers[i] == number, or over all if numbers is
+// nil. The race detector would make the loop 30 times slower, and only one goroutine uses the slices.
 //
 //go:norace
 func sumProducts(a, b, numbers []float64, number float64) float64 {
@@ -237,7 +237,7 @@ func sumAllProducts(a, b []float64) float64 {
 	return s0 + s1 + (s2 + s3)
 }
 
-// addScaled adds scale*v[i] to the elements of sum with that number, or to all if numbers is nil.
+// addScaled adds scale*v[i] to sum[i] for each i with numbers[i] == number, or for all if numbers is nil.
 //
 //go:norace
 func addScaled(sum, v []float64, scale float64, numbers []float64, number float64) {

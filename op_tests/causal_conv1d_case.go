@@ -79,9 +79,9 @@ func causalConv1d() family {
 	}
 }
 
-// causalConv1dSequences returns those of the operators that take sequence numbers and states.
+// causalConv1dSequences declares the parameters of the operators that take sequence numbers and states too.
 func causalConv1dSequences() family {
-	numbers := boolParam("seq_idx", "sequence numbers, in measurements another one every 300 positions",
+	numbers := boolParam("seq_idx", "sequence numbers; in measurements a sequence has 300 positions",
 		func(p *Conv1d) *bool { return &p.WithSeqIdx })
 	states := boolParam("states", "initial and final states", func(p *Conv1d) *bool { return &p.WithStates })
 	numbers.Default, states.Default = "none", "none"
@@ -169,7 +169,7 @@ func backwardMultiplyAdds(c Case) float64 {
 }
 
 // activation completes the declaration of a (batch, dim, seqlen) or (dim, seqlen)
-// tensor, which has the case's layout and placement.
+// tensor: the tensor has the case's layout and placement.
 func activation(a argument) argument {
 	a.unitStride = true
 	a.order = func(c Case, rank int) []int {
@@ -217,16 +217,16 @@ func layoutOf(x *tensor.Tensor) Layout {
 	return ChannelFirst
 }
 
-// evenSequences gives each 300 positions a sequence number of their own.
+// evenSequences numbers sequences of 300 positions each.
 func evenSequences(c Case, values []float64) {
 	for i := range values {
 		values[i] = float64(int64(i) % conv(c).Seqlen / 300)
 	}
 }
 
-// randomSequences divides each row of (batch, seqlen) into runs with one sequence
-// number each. About one run in four is padding, with a negative number; a sequence
-// may continue after it.
+// randomSequences divides each row of (batch, seqlen) into runs of one sequence
+// number. About one run in four is padding, with a negative number. A sequence
+// may continue after padding.
 func randomSequences(c Case, r *rand.Rand, values []float64) {
 	p := conv(c)
 	for b := range p.Batch {

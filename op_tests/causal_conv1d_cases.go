@@ -43,7 +43,7 @@ func conv1dCases(defaults Case, models []Config, sweep ...Case) caseLists {
 	for _, c := range configs {
 		p := conv(c.Case)
 		sizes := conv1dOf(p.Batch, p.Dim, p.Seqlen)
-		// The speed of decoding and that of whole sequences do not grow along one curve.
+		// A sweep does not mix decoding with whole sequences: their speeds do not lie on one curve.
 		if !slices.Contains(sweep, sizes) && (conv(defaults).Seqlen == 1) == (p.Seqlen == 1) {
 			sweep = append(sweep, sizes)
 		}
@@ -61,11 +61,11 @@ func modelCase(batch, dim, seqlen int64) Case {
 	return With(conv1dOf(batch, dim, seqlen), func(p *Conv1d) { p.SiLU = true })
 }
 
-// largeRow is the number of elements of a row above which a case of the grid has one row.
-const largeRow = 1 << 20
+// largeSequence is a number of elements, dim*seqlen: cases of the grid with more have a batch of 1.
+const largeSequence = 1 << 20
 
-// conv1dGrid mixes the types of weight, bias and gradients, in one case in eight the
-// layouts, and in most the groups, at random.
+// conv1dGrid draws the types of weight, bias and gradients at random. One case in eight has mixed layouts. In two of
+// three cases groups of 2, 3, 32 or all channels share a filter, where dim is divisible.
 func conv1dGrid() Grid {
 	types := []tensor.DType{tensor.Float32, tensor.Float16, tensor.BFloat16}
 	return Grid{
@@ -80,7 +80,7 @@ func conv1dGrid() Grid {
 		},
 		finish: func(c *Case, r *rand.Rand) {
 			*c = With(*c, func(p *Conv1d) {
-				if p.Batch = 2; p.Dim*p.Seqlen > largeRow {
+				if p.Batch = 2; p.Dim*p.Seqlen > largeSequence {
 					p.Batch = 1
 				}
 				p.MixedLayout = r.IntN(8) == 0
@@ -104,7 +104,8 @@ func conv1dGrid() Grid {
 	}
 }
 
-// groupsOf returns the number of groups of so many channels, or 1 if dim has no such groups.
+// groupsOf returns the number of groups if each has the given number of channels. It returns 1, a group of all channels,
+// if channels is 0 or does not divide dim.
 func groupsOf(dim, channels int64) int64 {
 	if channels == 0 || dim%channels != 0 {
 		return 1

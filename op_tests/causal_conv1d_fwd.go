@@ -39,8 +39,8 @@ func newConv1d(in inputs) *conv1d {
 	return c
 }
 
-// inferConv1d determines the case from x, weight and the optional arguments; final
-// names the argument that is given if final states are.
+// inferConv1d determines the case from x, weight and the optional arguments. The case
+// has WithFinal if the argument named final is given.
 func inferConv1d(given args, final string) (Case, error) {
 	x, err := given.ranked("x", 3, "(batch, dim, seqlen)")
 	if err != nil {

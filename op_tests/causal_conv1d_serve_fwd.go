@@ -15,34 +15,34 @@ func causalConv1dServeFwd() operator {
 	return op
 }
 
-// causalConv1dFwdSplitQKV declares the same with three outputs.
+// causalConv1dFwdSplitQKV declares the same with the outputs q, k and v, each (tokens, channels).
 func causalConv1dFwdSplitQKV() operator {
-	part := func(name string, channels func(Conv1d) int64) argument {
+	split := func(name string, channels func(Conv1d) int64) argument {
 		return servedTensor(argument{name: name, role: output, dtype: typeX, shape: func(c Case) []int64 {
 			return []int64{conv(c).tokens(), channels(conv(c))}
 		}})
 	}
-	key := func(p Conv1d) int64 { return p.State.Serve.Key }
+	keyDim := func(p Conv1d) int64 { return p.State.Serve.KeyDim }
 	op := prefillOperator("causal_conv1d_fwd_split_qkv", false,
-		part("q", key), part("k", key), part("v", func(p Conv1d) int64 { return p.Dim - 2*key(p) }))
+		split("q", keyDim), split("k", keyDim), split("v", func(p Conv1d) int64 { return p.Dim - 2*keyDim(p) }))
 	op.reference = referencePrefillSplit
 	return op
 }
 
-// prefillOperator declares what the two have in common. full: with state blocks.
+// prefillOperator declares what the two have in common. With full the operator takes state blocks.
 func prefillOperator(name string, full bool, outputs ...argument) operator {
 	table := argument{name: "cache_indices", shape: shapeSequences, dtype: typeIndex, fill: randomTable, present: passesIndices}
-	columns := func(name string, fill func(Case, *rand.Rand, []float64), present func(Case) bool) argument {
+	perSequence := func(name string, fill func(Case, *rand.Rand, []float64), present func(Case) bool) argument {
 		return argument{name: name, shape: shapeSequences, dtype: typeIndex, fill: fill, present: present}
 	}
 	var blocks []argument
 	if full {
 		table.shape = shapeTable
 		blocks = []argument{
-			columns("block_idx_first_scheduled_token", randomLaterColumns, passesAlign),
-			columns("block_idx_last_scheduled_token", randomLaterColumns, passesColumns),
-			columns("initial_state_idx", randomColumns, passesColumns),
-			columns("num_computed_tokens", randomComputed, passesAlign),
+			perSequence("block_idx_first_scheduled_token", randomLaterBlocks, passesAlign),
+			perSequence("block_idx_last_scheduled_token", randomLaterBlocks, passesBlocks),
+			perSequence("initial_state_idx", randomBlocks, passesBlocks),
+			perSequence("num_computed_tokens", randomComputed, passesAlign),
 			{name: "block_size_to_align", role: option, value: func(c Case) any { return serving(c).Align }},
 		}
 	}
@@ -71,7 +71,7 @@ func prefillOperator(name string, full bool, outputs ...argument) operator {
 	}
 }
 
-// drawPrefill makes a State if there is none. full allows state blocks.
+// drawPrefill draws the State of a case that has none. With full it may have state blocks.
 func (c *Conv1d) drawPrefill(seed uint64, full bool) {
 	if c.State != (State{}) {
 		return
@@ -97,7 +97,7 @@ func (c *Conv1d) drawPrefill(seed uint64, full bool) {
 		}
 	}
 	if !full {
-		s.Key = c.Dim / 4
+		s.KeyDim = c.Dim / 4
 	}
 	c.State.Serve = s
 }
@@ -121,7 +121,7 @@ func inferPrefill(given args) (Case, error) {
 	}), nil
 }
 
-// randomComputed are numbers of tokens, some of them negative.
+// randomComputed are numbers of tokens: mostly less than four blocks, some negative, some about 2^30.
 func randomComputed(c Case, r *rand.Rand, values []float64) {
 	for i := range values {
 		values[i] = float64(r.Int64N(4 * serving(c).Align))
@@ -136,7 +136,7 @@ func randomComputed(c Case, r *rand.Rand, values []float64) {
 
 func passesAlign(c Case) bool { return serving(c).Align > 0 }
 
-// states calls store for each slot that the sequence writes.
+// states calls store for each slot that the sequence writes; end is the number of tokens before the stored state.
 func (s *servedConv1d) states(v served, b int, store func(slot, end int)) {
 	if v.n == 0 && !serving(s.in.Case).StoresEmpty {
 		return
@@ -153,8 +153,8 @@ func (s *servedConv1d) states(v served, b int, store func(slot, end int)) {
 		return
 	}
 	last := (done+v.n-1)/size*size - done // the end of the last whole block before the last token
-	for column := from; column < to; column++ {
-		end, slot := last-(to-1-column)*size, int(s.in.values[s.table][b*blocks+column])
+	for block := from; block < to; block++ {
+		end, slot := last-(to-1-block)*size, int(s.in.values[s.table][b*blocks+block])
 		if end > 0 && slot >= 0 && slot < s.slots && slot != s.pad {
 			store(slot, end)
 		}
@@ -189,8 +189,8 @@ func referencePrefill(in inputs) map[string][]float64 {
 
 func referencePrefillSplit(in inputs) map[string][]float64 {
 	want, p := referencePrefill(in), conv(in.Case)
-	n, dim, key := int(p.tokens()), int(p.Dim), int(p.State.Serve.Key)
-	part := func(from, to int) []float64 {
+	n, dim, keyDim := int(p.tokens()), int(p.Dim), int(p.State.Serve.KeyDim)
+	channels := func(from, to int) []float64 {
 		var values []float64
 		for t := range n {
 			for d := from; d < to; d++ {
@@ -199,5 +199,7 @@ func referencePrefillSplit(in inputs) map[string][]float64 {
 		}
 		return values
 	}
-	return map[string][]float64{"q": part(0, key), "k": part(key, 2*key), "v": part(2*key, dim), "conv_states": want["conv_states"]}
+	return map[string][]float64{
+		"q": channels(0, keyDim), "k": channels(keyDim, 2*keyDim), "v": channels(2*keyDim, dim), "conv_states": want["conv_states"],
+	}
 }

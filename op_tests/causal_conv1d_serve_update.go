@@ -23,8 +23,8 @@ func causalConv1dServeUpdate() operator {
 			{name: "query_start_loc", shape: shapeStarts, dtype: typeIndex, fill: randomServedStarts, present: passesStarts},
 			{name: "max_query_len", role: option, value: longestOption},
 			{name: "num_accepted_tokens", shape: shapeSequences, dtype: typeIndex, fill: randomAccepted, present: passesAccepted},
-			{name: "block_idx_last_scheduled_token", shape: shapeSequences, dtype: typeIndex, fill: randomLaterColumns, present: passesColumns},
-			{name: "initial_state_idx", shape: shapeSequences, dtype: typeIndex, fill: randomColumns, present: passesColumns},
+			{name: "block_idx_last_scheduled_token", shape: shapeSequences, dtype: typeIndex, fill: randomLaterBlocks, present: passesBlocks},
+			{name: "initial_state_idx", shape: shapeSequences, dtype: typeIndex, fill: randomBlocks, present: passesBlocks},
 			{name: "retrieve_parent_token", shape: shapeParents, dtype: typeIndex, fill: randomParents, present: passesParents},
 			servedTensor(argument{name: "residual", shape: shapeServed, dtype: typeX, fill: randomNormals, present: passesResidual}),
 			{name: "intermediate_conv_window", role: updated, shape: shapeWindow, dtype: typeState, tolerance: copied, fill: randomNormals,
@@ -42,21 +42,21 @@ func causalConv1dServeUpdate() operator {
 	}
 }
 
-// causalConv1dUpdateSplitQKV declares update with three outputs.
+// causalConv1dUpdateSplitQKV declares update with the outputs q, k and v: x's shape with fewer channels.
 func causalConv1dUpdateSplitQKV() operator {
-	part := func(name string, channels func(Conv1d) int64) argument {
+	split := func(name string, channels func(Conv1d) int64) argument {
 		return servedTensor(argument{name: name, role: output, dtype: typeX, shape: func(c Case) []int64 {
 			shape := shapeServed(c)
 			shape[1] = channels(conv(c))
 			return shape
 		}})
 	}
-	key := func(p Conv1d) int64 { return p.State.Serve.Key }
+	keyDim := func(p Conv1d) int64 { return p.State.Serve.KeyDim }
 	return operator{
 		name:         "causal_conv1d_update_split_qkv",
 		multiplyAdds: forwardMultiplyAdds,
 		args: []argument{
-			part("q", key), part("k", key), part("v", func(p Conv1d) int64 { return p.Dim - 2*key(p) }),
+			split("q", keyDim), split("k", keyDim), split("v", func(p Conv1d) int64 { return p.Dim - 2*keyDim(p) }),
 			servedTensor(argument{name: "x", shape: shapeServed, dtype: typeX, fill: randomNormals}),
 			activation(argument{name: "conv_state", role: updated, shape: shapeSlots, dtype: typeState, tolerance: copied, fill: randomNormals,
 				elementsMoved: stateElements}),
@@ -112,7 +112,7 @@ func inferServed(given args) (Case, error) {
 	return c, nil
 }
 
-// infer determines which optional arguments are given.
+// infer sets the options that follow from the given arguments.
 func (s *Serving) infer(given args) {
 	for _, name := range []string{"conv_state_indices", "cache_indices", "query_start_loc", "num_accepted_tokens", "retrieve_parent_token"} {
 		if t := given.tensor(name); t != nil {
@@ -130,28 +130,28 @@ func (s *Serving) infer(given args) {
 		s.Trailing = !leading
 	}
 	if q := given.tensor("q"); q != nil && q.Rank() > 1 {
-		s.Key = q.Dim(1)
+		s.KeyDim = q.Dim(1)
 	}
 }
 
 // served is one sequence of a serving operator.
 type served struct {
-	row, start, n  int
-	from, to       int  // slots; -1: none
-	end            int  // X[u] before the sequence is entry end + u
-	blank          bool // zeros precede the sequence
-	parent, window func(t int) int
+	row, start, n  int             // x's row, the position of the first token in it, and the number of tokens
+	from, to       int             // the slots that are read and written; -1: none
+	end            int             // X[u], u < 0, is entry end + u of a channel in slot from
+	blank          bool            // zeros precede the sequence
+	parent, window func(t int) int // see parentsOf and windowOf
 }
 
-// servedConv1d is a convolution of sequences whose slots a table names.
+// servedConv1d is a convolution of sequences. A table lists their slots.
 type servedConv1d struct {
 	*statefulConv1d
 	in      inputs
 	table   string    // the argument with the slots
 	rows    bool      // x is (tokens, dim)
-	stored  []float64 // x as conv_state's type holds it
-	kept    int
-	longest int
+	stored  []float64 // x, rounded to conv_state's type
+	kept    int       // the first entries of a channel in a slot that hold values of the sequence
+	longest int       // the largest number of tokens of a sequence; longer ones are skipped
 	before  []float64 // conv_state before the call
 }
 
@@ -166,7 +166,7 @@ func newServedConv1d(in inputs, state, table string) *servedConv1d {
 	return s
 }
 
-// storedAs returns the values as an element type holds them.
+// storedAs returns the values, rounded to an element type.
 func storedAs(dt tensor.DType, v []float64) []float64 {
 	t, err := tensor.New(dt, int64(len(v)))
 	if err == nil {
@@ -187,26 +187,27 @@ func (s *servedConv1d) at(v served, d, t int) int {
 	return (v.row*s.dim+d)*s.seqlen + v.start + t
 }
 
-// slotAt returns the slot in a column of the table, or -1.
-func (s *servedConv1d) slotAt(b int, column string) int {
-	table, columns := s.in.values[s.table], max(int(serving(s.in.Case).Blocks), 1)
+// slotAt returns the slot of sequence b that the table lists. The argument named block has the index into the sequence's
+// row of the table, by default 0. It returns -1 for padding, and for a slot or an index out of range.
+func (s *servedConv1d) slotAt(b int, block string) int {
+	table, blocks := s.in.values[s.table], max(int(serving(s.in.Case).Blocks), 1)
 	if table == nil {
 		return b
 	}
 	at := 0
-	if c := s.in.values[column]; c != nil {
-		at = int(c[b])
+	if indices := s.in.values[block]; indices != nil {
+		at = int(indices[b])
 	}
-	if at < 0 || at >= columns {
+	if at < 0 || at >= blocks {
 		return -1
 	}
-	if slot := int(table[b*columns+at]); slot >= 0 && slot < s.slots && slot != s.pad {
+	if slot := int(table[b*blocks+at]); slot >= 0 && slot < s.slots && slot != s.pad {
 		return slot
 	}
 	return -1
 }
 
-// sequence returns sequence b and reports whether it is not skipped.
+// sequence returns sequence b and reports whether the operator computes it; otherwise it skips it.
 func (s *servedConv1d) sequence(b int) (served, bool) {
 	v := served{row: b, n: s.seqlen, from: s.slotAt(b, "initial_state_idx"), end: s.kept}
 	v.to = v.from
@@ -229,20 +230,23 @@ func (s *servedConv1d) sequence(b int) (served, bool) {
 	return v, ok
 }
 
+// parentsOf returns a function from a position to the one before it: a token's parent in its tree, or a negative position,
+// which is in the state.
 func (s *servedConv1d) parentsOf(b int) func(int) int {
-	parents, columns := s.in.values["retrieve_parent_token"], int(conv(s.in.Case).Seqlen)
+	parents, seqlen := s.in.values["retrieve_parent_token"], int(conv(s.in.Case).Seqlen)
 	return func(t int) int {
 		if parents == nil || t <= 0 {
 			return t - 1
 		}
-		if u := int(parents[b*columns+t]); u >= 0 && u < t {
+		if u := int(parents[b*seqlen+t]); u >= 0 && u < t {
 			return u
 		}
 		return -1
 	}
 }
 
-// windowOf returns the function of the place in intermediate_conv_window for a token, or -1.
+// windowOf returns a function from a token to the index of its first element in intermediate_conv_window, or -1 if the
+// tensor has none for the token.
 func (s *servedConv1d) windowOf(b int, v served) func(int) int {
 	shape, row := shapeWindow(s.in.Case), v.from
 	if rows := s.in.values["intermediate_state_indices"]; rows != nil {
@@ -256,7 +260,8 @@ func (s *servedConv1d) windowOf(b int, v served) func(int) int {
 	}
 }
 
-// values returns a channel's values for the taps of token t, the newest last; stored, as the state's type holds them.
+// values returns the values of a channel that the taps of token t multiply, the newest last. With stored they are rounded
+// to the state's type.
 func (s *servedConv1d) values(v served, d, t int, stored bool) []float64 {
 	x, values := s.x, make([]float64, s.width)
 	if stored {
@@ -293,7 +298,7 @@ func (s *servedConv1d) token(v served, d, t int) float64 {
 	return s.activate(p)
 }
 
-// store writes the n values of a channel in front of token end to a slot.
+// store writes the last n values of a channel before token end to a slot.
 func (s *servedConv1d) store(v served, d, slot, n, end int) {
 	cells := s.slotValues(slot, d)
 	for j := range n {
@@ -305,7 +310,7 @@ func (s *servedConv1d) store(v served, d, slot, n, end int) {
 	}
 }
 
-// written returns the number of values that a slot receives from n tokens.
+// written returns the number of values of a channel that a sequence of n tokens writes to a slot.
 func (s *servedConv1d) written(n int) int {
 	if s.in.values["num_accepted_tokens"] != nil {
 		return s.width - 2 + n
@@ -342,13 +347,15 @@ func referenceServed(in inputs) map[string][]float64 {
 
 func referenceSplit(in inputs) map[string][]float64 {
 	want, p := referenceServed(in), conv(in.Case)
-	n, dim, key := int(p.Seqlen), int(p.Dim), int(p.State.Serve.Key)
-	part := func(from, to int) []float64 {
+	n, dim, keyDim := int(p.Seqlen), int(p.Dim), int(p.State.Serve.KeyDim)
+	channels := func(from, to int) []float64 {
 		var values []float64
 		for b := range int(p.Batch) {
 			values = append(values, want["out"][(b*dim+from)*n:(b*dim+to)*n]...)
 		}
 		return values
 	}
-	return map[string][]float64{"q": part(0, key), "k": part(key, 2*key), "v": part(2*key, dim), "conv_state": want["conv_state"]}
+	return map[string][]float64{
+		"q": channels(0, keyDim), "k": channels(keyDim, 2*keyDim), "v": channels(2*keyDim, dim), "conv_state": want["conv_state"],
+	}
 }

@@ -14,7 +14,7 @@ type Serving struct {
 	Accepted bool
 	// Tree passes retrieve_parent_token.
 	Tree bool
-	// Window passes intermediate_conv_window, WindowRows its rows' indices too.
+	// Window passes intermediate_conv_window; with WindowRows it passes intermediate_state_indices too.
 	Window, WindowRows bool
 	// Residual passes a residual.
 	Residual bool
@@ -22,14 +22,14 @@ type Serving struct {
 	Trailing bool
 	// Wide makes indices int64.
 	Wide bool
-	// Blocks is the number of slots of a sequence; 0 for one without columns.
+	// Blocks is the number of state blocks of a sequence, each with its slot; 0 passes one slot for each sequence.
 	Blocks int64
-	// Align is block_size_to_align; 0 passes neither it nor the columns of the first blocks.
+	// Align is block_size_to_align; 0 leaves out block_idx_first_scheduled_token and num_computed_tokens too.
 	Align int64
 	// StoresEmpty clears skip_empty.
 	StoresEmpty bool
-	// Key is the number of channels of each of q and k.
-	Key int64
+	// KeyDim is the number of channels of q, and of k.
+	KeyDim int64
 	// Type is the element type of states; default that of x.
 	Type tensor.DType
 }
@@ -37,23 +37,24 @@ type Serving struct {
 func (s Serving) words() []string {
 	words := setWords(flagWord{s.Packed, "packed"}, flagWord{s.Accepted, "accepted"}, flagWord{s.Tree, "tree"}, flagWord{s.Window, "window"},
 		flagWord{s.WindowRows, "rows"}, flagWord{s.Residual, "residual"}, flagWord{s.Trailing, "trailing"}, flagWord{s.Wide, "wide"},
-		flagWord{s.Blocks > 0, "blocks"}, flagWord{s.Align > 0, "align"}, flagWord{s.StoresEmpty, "empty"}, flagWord{s.Key > 0, "key"})
+		flagWord{s.Blocks > 0, "blocks"}, flagWord{s.Align > 0, "align"}, flagWord{s.StoresEmpty, "empty"}, flagWord{s.KeyDim > 0, "key"})
 	if s.Type != 0 {
 		words = append(words, "state-"+s.Type.String())
 	}
 	return words
 }
 
-// longestServed is the number of tokens of a sequence of the grid's longer cases.
+// longestServed is the largest number of tokens of a sequence in the grid's cases.
 const longestServed = 24
 
-// drawServing makes a State if there is none. full allows everything but q, k and v.
+// drawServing draws the State of a case that has none. With full it may have all options but KeyDim; without, it has KeyDim
+// and may have those that both operators share.
 func (c *Conv1d) drawServing(seed uint64, full bool) {
 	if c.State != (State{}) {
 		return
 	}
 	r := random(seed, "serving")
-	options := 0 // of three: none of them passes no optional argument, all of them every one
+	options := 0 // of the case: with 0 the call passes no optional argument, with all 3 every one, else random ones
 	for _, given := range []bool{c.WithInitial, c.WithFinal, c.WithSeqIdx} {
 		if given {
 			options++
@@ -81,7 +82,7 @@ func (c *Conv1d) drawServing(seed uint64, full bool) {
 			c.State.Tokens = c.Batch*c.Seqlen + r.Int64N(3)
 		}
 	} else {
-		s.Key = c.Dim / 4
+		s.KeyDim = c.Dim / 4
 	}
 	if c.State.Indexed && seed%4 == 3 {
 		c.State.Pad = 1
@@ -116,7 +117,7 @@ func shapeServed(c Case) []int64 {
 	return shapeX(c)
 }
 
-// servedTensor is [activation] for such a tensor, whose layout matters only with three dimensions.
+// servedTensor is like [activation] for a tensor of shapeServed. With two dimensions the tensor is row-major in each layout.
 func servedTensor(a argument) argument {
 	a = activation(a)
 	order := a.order
@@ -141,8 +142,8 @@ func randomServedStarts(c Case, r *rand.Rand, values []float64) {
 	}
 }
 
-// randomTable gives each sequence slots of its own, except that neighbours share the first of several blocks, which no sequence
-// writes. Some slots are padding or out of range.
+// randomTable gives each sequence slots of its own. If sequences have several blocks, two neighbours share the slot of the
+// first one, which no sequence writes. Some slots are padding or out of range.
 func randomTable(c Case, r *rand.Rand, values []float64) {
 	p := conv(c)
 	blocks := int(p.State.Serve.Blocks)
@@ -162,8 +163,8 @@ func randomTable(c Case, r *rand.Rand, values []float64) {
 	}
 }
 
-// randomColumns are columns of the table to read; randomLaterColumns leaves the first one out. Some do not exist.
-func randomColumns(c Case, r *rand.Rand, values []float64) {
+// randomBlocks are indices of the blocks that sequences read, some out of range.
+func randomBlocks(c Case, r *rand.Rand, values []float64) {
 	for i := range values {
 		values[i] = float64(r.Int64N(serving(c).Blocks))
 		switch r.IntN(12) {
@@ -175,7 +176,8 @@ func randomColumns(c Case, r *rand.Rand, values []float64) {
 	}
 }
 
-func randomLaterColumns(c Case, r *rand.Rand, values []float64) {
+// randomLaterBlocks are indices of the blocks that sequences write: never the first one, some out of range.
+func randomLaterBlocks(c Case, r *rand.Rand, values []float64) {
 	for i := range values {
 		values[i] = float64(1 + r.Int64N(serving(c).Blocks))
 		if r.IntN(8) == 0 {
@@ -184,7 +186,7 @@ func randomLaterColumns(c Case, r *rand.Rand, values []float64) {
 	}
 }
 
-// randomAccepted are numbers of tokens from 1 on, some of them 0 or more than the slot holds.
+// randomAccepted are numbers of accepted tokens: mostly 1 to the number that the slot holds, some 0 or larger.
 func randomAccepted(c Case, r *rand.Rand, values []float64) {
 	p := conv(c)
 	for i := range values {
@@ -198,7 +200,7 @@ func randomAccepted(c Case, r *rand.Rand, values []float64) {
 	}
 }
 
-// randomParents are earlier tokens, or none.
+// randomParents are mostly earlier tokens. The others are no token before their own, which means that they have no parent.
 func randomParents(c Case, r *rand.Rand, values []float64) {
 	n := int(shapeParents(c)[1])
 	for i := range values {
@@ -209,7 +211,7 @@ func randomParents(c Case, r *rand.Rand, values []float64) {
 	}
 }
 
-// randomWindowRows gives each sequence a row of its own, or none.
+// randomWindowRows gives each sequence a row of its own. Some rows are out of range.
 func randomWindowRows(c Case, r *rand.Rand, values []float64) {
 	for i, row := range r.Perm(len(values)) {
 		values[i] = float64(row)
@@ -228,7 +230,7 @@ func shapeTable(c Case) []int64 {
 
 func shapeParents(c Case) []int64 { p := conv(c); return []int64{p.Batch, p.Seqlen} }
 
-// shapeWindow has a step less than a sequence may have tokens.
+// shapeWindow is (rows, steps, dim, width-1). There is a step less than a sequence may have tokens, but at least one.
 func shapeWindow(c Case) []int64 {
 	p := conv(c)
 	rows := p.slots()
@@ -240,7 +242,7 @@ func shapeWindow(c Case) []int64 {
 
 func passesStarts(c Case) bool     { return serving(c).Packed }
 func passesAccepted(c Case) bool   { return serving(c).Accepted }
-func passesColumns(c Case) bool    { return serving(c).Blocks > 0 }
+func passesBlocks(c Case) bool     { return serving(c).Blocks > 0 }
 func passesParents(c Case) bool    { return serving(c).Tree }
 func passesResidual(c Case) bool   { return serving(c).Residual }
 func passesWindow(c Case) bool     { return serving(c).Window }

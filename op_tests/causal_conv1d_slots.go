@@ -76,8 +76,8 @@ func (c *Conv1d) setTokens(n int64) { c.State.Tokens, c.Seqlen = n, n/max(c.Batc
 
 func (c Conv1d) padSlot() int64 { return c.State.Pad - 1 }
 
-// drawState makes a State if there is none: with long a state that is longer than
-// the filter needs, by the seed, with indexed slot indices.
+// drawState draws the State of a case that has none. With long a slot has 1 to 4 positions more than
+// the filter needs. With indexed the call passes slot indices.
 func (c *Conv1d) drawState(seed uint64, long, indexed bool) {
 	if c.State != (State{}) {
 		return
@@ -125,7 +125,7 @@ func randomRingPositions(c Case, r *rand.Rand, values []float64) {
 	}
 }
 
-// randomBools are 1 in three of four places.
+// randomBools are 1 with a probability of 3/4, else 0.
 func randomBools(_ Case, r *rand.Rand, values []float64) {
 	for i := range values {
 		values[i] = float64(min(r.IntN(4), 1))
@@ -133,8 +133,8 @@ func randomBools(_ Case, r *rand.Rand, values []float64) {
 }
 
 // randomStarts divides the tokens into sequences, some of them short or empty.
-// Tokens may precede the first and follow the last; in one case in eight the last
-// sequence extends beyond the tokens.
+// Tokens may precede the first and follow the last. In one case in 16 the last
+// sequence extends beyond the tokens, and in one in 16 it ends before the first token.
 func randomStarts(c Case, r *rand.Rand, values []float64) {
 	tokens := conv(c).tokens()
 	for i := range values {

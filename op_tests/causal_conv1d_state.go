@@ -109,8 +109,8 @@ func (p packed) bounds(b int) (from, to int, ok bool) {
 	return from, to, from >= 0 && from <= to && to <= p.tokens
 }
 
-// columns is v[:, from:to] of rows of n values; setColumns writes part there.
-func columns(v []float64, n, from, to int) []float64 {
+// copyColumns returns a copy of v[:, from:to], where v has rows of n values; setColumns writes such values to v.
+func copyColumns(v []float64, n, from, to int) []float64 {
 	var out []float64
 	for at := 0; n > 0 && at < len(v); at += n {
 		out = append(out, v[at+from:at+to]...)
@@ -118,8 +118,8 @@ func columns(v []float64, n, from, to int) []float64 {
 	return out
 }
 
-func setColumns(v []float64, n, from, to int, part []float64) {
+func setColumns(v []float64, n, from, to int, values []float64) {
 	for row := 0; row*n < len(v) && to > from; row++ {
-		copy(v[row*n+from:row*n+to], part[row*(to-from):])
+		copy(v[row*n+from:row*n+to], values[row*(to-from):])
 	}
 }

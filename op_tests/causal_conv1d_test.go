@@ -74,7 +74,7 @@ func TestForwardByHand(t *testing.T) {
 		{"again after padding", func(c *conv1d) { c.seq = []float64{5, -1, 5, 5} }, []float64{1, 0, 103, 34}, []float64{3, 4}},
 		{"groups", func(c *conv1d) { c.dim, c.groups, c.seqlen, c.width, c.weight = 4, 2, 1, 1, []float64{2, 5} }, []float64{2, 4, 15, 20},
 			[]float64{}},
-		{"initial is no sequence", func(c *conv1d) { c.seq, c.initial = []float64{0, 0, 0, 0}, []float64{8, 9} },
+		{"initial belongs to no sequence", func(c *conv1d) { c.seq, c.initial = []float64{0, 0, 0, 0}, []float64{8, 9} },
 			[]float64{1, 12, 123, 234}, []float64{3, 4}},
 	}
 	for _, test := range tests {
@@ -166,8 +166,8 @@ func TestForwardIsCausal(t *testing.T) {
 	}
 }
 
-// The two halves of a row, the second one with the first one's final states, give the results of
-// the whole row.
+// Two calls, each with a piece of a row, give the results of one call with the whole row. The final states of the first
+// call are the initial states of the second.
 func TestSplitAndResume(t *testing.T) {
 	for _, k := range smallCases() {
 		if conv(k).WithSeqIdx {
@@ -176,28 +176,29 @@ func TestSplitAndResume(t *testing.T) {
 		whole := randomConv1d(k)
 		for cut := range whole.seqlen + 1 {
 			first, second := *whole, *whole
-			first.x, first.seqlen = columns(whole.x, whole.seqlen, 0, cut), cut
-			second.x, second.seqlen = columns(whole.x, whole.seqlen, cut, whole.seqlen), whole.seqlen-cut
+			first.x, first.seqlen = copyColumns(whole.x, whole.seqlen, 0, cut), cut
+			second.x, second.seqlen = copyColumns(whole.x, whole.seqlen, cut, whole.seqlen), whole.seqlen-cut
 			second.initial = first.final()
-			closeTo(t, k.String(), first.out(), columns(whole.out(), whole.seqlen, 0, cut), 1e-12)
-			closeTo(t, k.String(), second.out(), columns(whole.out(), whole.seqlen, cut, whole.seqlen), 1e-12)
+			closeTo(t, k.String(), first.out(), copyColumns(whole.out(), whole.seqlen, 0, cut), 1e-12)
+			closeTo(t, k.String(), second.out(), copyColumns(whole.out(), whole.seqlen, cut, whole.seqlen), 1e-12)
 			closeTo(t, k.String(), second.final(), whole.final(), 0)
 		}
 	}
 }
 
-// Each sequence of a packed row gives the results of a row of its own.
+// Each sequence in a packed row has the results that it has in a row of its own.
 func TestPackedSequencesEqualSeparateCalls(t *testing.T) {
 	packed := randomConv1d(Case{Seed: 7, Params: Conv1d{Batch: 1, Dim: 3, Seqlen: 9, Width: 4, SiLU: true}})
 	packed.seq = []float64{3, 3, 0, 0, 0, 0, -1, 8, 8}
 	out := packed.out()
-	for _, part := range [][2]int{{0, 2}, {2, 6}, {7, 9}} {
+	for _, sequence := range [][2]int{{0, 2}, {2, 6}, {7, 9}} {
+		from, to := sequence[0], sequence[1]
 		alone := *packed
-		alone.seq, alone.seqlen = nil, part[1]-part[0]
-		alone.x = columns(packed.x, packed.seqlen, part[0], part[1])
-		closeTo(t, "out", columns(out, packed.seqlen, part[0], part[1]), alone.out(), 1e-12)
+		alone.seq, alone.seqlen = nil, to-from
+		alone.x = copyColumns(packed.x, packed.seqlen, from, to)
+		closeTo(t, "out", copyColumns(out, packed.seqlen, from, to), alone.out(), 1e-12)
 	}
-	closeTo(t, "padding", columns(out, packed.seqlen, 6, 7), []float64{0, 0, 0}, 0)
+	closeTo(t, "padding", copyColumns(out, packed.seqlen, 6, 7), []float64{0, 0, 0}, 0)
 }
 
 // Values in padding do not change a parameter's gradient.
@@ -234,8 +235,8 @@ func TestSiLUOfInfinities(t *testing.T) {
 	}
 }
 
-// An infinite weight takes part before a row, where X is 0, but not after it, where no gradient
-// exists.
+// An infinite weight multiplies the zeros of X before a row. It multiplies nothing behind the row, because no gradient
+// exists there.
 func TestInfiniteWeightAtTheEndsOfARow(t *testing.T) {
 	c := conv1d{batch: 1, dim: 1, groups: 1, seqlen: 3, width: 2, x: []float64{1, 2, 3}, weight: []float64{math.Inf(1), 1}}
 	if y := c.out(); !math.IsNaN(y[0]) || !math.IsInf(y[1], 1) {

@@ -79,7 +79,7 @@ func (a args) starts(name string) (*tensor.Tensor, error) {
 	return t, err
 }
 
-// inferFilter determines what weight, bias and use_silu define.
+// inferFilter determines the element types and the parameters that follow from weight, bias and use_silu.
 func inferFilter(given args) (Case, Conv1d, error) {
 	w, err := given.ranked("weight", 2, "(groups, width)")
 	if err != nil {
@@ -114,7 +114,7 @@ func referenceVarlen(in inputs) map[string][]float64 {
 		if !within || !ok {
 			continue
 		}
-		v := slotSequence{x: columns(x, p.tokens, from, to), n: to - from, slot: slot}
+		v := slotSequence{x: copyColumns(x, p.tokens, from, to), n: to - from, slot: slot}
 		if has := in.values["has_initial_state"]; has != nil {
 			v.readsState = s.state != nil && has[b] != 0
 		}

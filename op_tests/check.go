@@ -86,10 +86,11 @@ func finite(v float64) *float64 {
 	return &v
 }
 
-// Check compares outputs, by name and on the host, with the reference. A tensor
-// copied from a device must be in a copy of its whole storage, because Check reads
-// the canaries. It returns one result for each output, in the schema's order. The
-// error is an *ArgumentError or that of a tensor that could not be read.
+// Check compares the outputs with the reference. got has their tensors by name, in
+// host memory. A tensor copied from a device must be in a copy of its whole storage,
+// because Check reads the canaries. It returns one result for each output, in the
+// schema's order. The error is an *ArgumentError or that of a tensor that could not
+// be read.
 func (p *Problem) Check(got map[string]*tensor.Tensor) ([]Result, error) {
 	want, err := p.Reference()
 	if err != nil {
@@ -152,7 +153,7 @@ func (o Output) compare(t *tensor.Tensor, want []float64) (Result, error) {
 
 func (o Output) compareValues(t *tensor.Tensor, got, want []float64) Result {
 	limit := o.limit(t.DType())
-	best := limit // of copies
+	best := limit // for values that are copied, which no operation rounds
 	if limit != (Tolerance{}) {
 		best = idealTolerance(t.DType(), want)
 	}
@@ -199,7 +200,7 @@ func distance(dt tensor.DType, got, want float64) float64 {
 	return d
 }
 
-// round returns the nearest value of the type.
+// round returns the value of the type that is nearest to v.
 func round(dt tensor.DType, v float64) float64 {
 	switch dt {
 	case tensor.Float16:

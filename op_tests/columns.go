@@ -23,7 +23,7 @@ type columnTable struct {
 	list  []*column
 }
 
-// set sets the value of a case. The first value of a case and a column stays: a dimension's name stands for one size.
+// set sets the value of a case in a column, unless it has one: a dimension's name stands for one size.
 func (t *columnTable) set(i int, name string, kind Kind, value any) {
 	at := slices.IndexFunc(t.list, func(c *column) bool { return c.name == name })
 	if at < 0 {
@@ -35,9 +35,9 @@ func (t *columnTable) set(i int, name string, kind Kind, value any) {
 	}
 }
 
-// columns returns the sizes and options of each case by name, and declares them. They are the dimensions of the tensors
-// without those that always equal another one, the other arguments that some case gives, and Slice. If they do
-// not distinguish all cases, the case's name is one too.
+// columns returns the sizes and options of each case by name, and declares them. The sizes are the dimensions of the
+// tensors, except those that equal an earlier one in all cases. The options are the other arguments that some case gives,
+// and Slice. If sizes and options do not distinguish all cases, the case's name is a column too.
 func (o Operator) columns(s schema.Schema, shapes map[string]schema.Shape) ([]map[string]any, []Param) {
 	t := &columnTable{cases: len(o.Cases)}
 	for _, a := range inputsFirst(s) {
@@ -61,7 +61,7 @@ func (o Operator) columns(s schema.Schema, shapes map[string]schema.Shape) ([]ma
 	return t.byCase(), t.params()
 }
 
-// maxColumns keeps files of measurements small.
+// maxColumns is the largest number of sizes and options. It keeps files of measurements small.
 const maxColumns = 30
 
 // addSizes adds the dimensions of a tensor: by the names that the configuration declares, else by their positions. If the
@@ -132,7 +132,7 @@ func (t *columnTable) dropEqual() {
 	t.list = list
 }
 
-// addOptions adds an argument that is no tensor, if some case gives it. Other cases have its default.
+// addOptions adds an argument that is not a tensor, if some case gives it. Other cases have its default.
 func (o Operator) addOptions(t *columnTable, a schema.Arg) {
 	if !slices.ContainsFunc(o.Cases, func(c Call) bool { return c.Args[a.Name] != nil }) {
 		return
@@ -148,7 +148,7 @@ func (o Operator) addOptions(t *columnTable, a schema.Arg) {
 	}
 }
 
-// plainValue returns a number, a bool or a text as reports have it. Lists are texts.
+// plainValue returns a value as reports show it: an int64, a float64, a bool, or a string for everything else.
 func plainValue(v any) (any, Kind) {
 	r := reflect.ValueOf(v)
 	switch {
@@ -201,7 +201,7 @@ func (t *columnTable) byCase() []map[string]any {
 	return values
 }
 
-// reservedColumns returns the keys of reports that no size or option may have.
+// reservedColumns returns the keys that reports have besides sizes and options.
 func reservedColumns() []string {
 	return []string{
 		"op", "target", "config", "dtype", "status", "outputs", "performance", "error",
@@ -209,7 +209,8 @@ func reservedColumns() []string {
 	}
 }
 
-// params declares the columns. Their values cannot be set: the operator lists its cases.
+// params declares the columns. A name that is a reserved key gets an underscore. The values cannot be set: the operator
+// lists its cases.
 func (t *columnTable) params() []Param {
 	var list []Param
 	for _, c := range t.list {

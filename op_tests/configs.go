@@ -8,15 +8,15 @@ type Config struct {
 
 // caseLists are the cases that an operator is tested and measured with.
 type caseLists struct {
-	defaults Case     // sizes of calls that give none
+	defaults Case     // sizes for calls that give none
 	configs  []Config // named: small ones first, then the sizes that models use
 	sweep    []Case   // from small to large
-	edges    []Case   // sizes at which kernels fail
+	edges    []Case   // sizes at which kernels often have faults
 	grid     Grid
 }
 
-// EdgeCases lists the sizes of an operator at which kernels fail: no elements,
-// and one more than a block, a launch grid or a tile holds. The error is an
+// EdgeCases lists cases of an operator with sizes at which kernels often have faults: no
+// elements, and one more than a block, a launch grid or a tile holds. The error is an
 // *UnknownOpError.
 func EdgeCases(op string) ([]Case, error) {
 	decl, err := lookup(op)

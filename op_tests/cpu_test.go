@@ -38,8 +38,8 @@ func runChild(t *testing.T, env []string, run string, args ...string) (string, e
 	return out.String(), err
 }
 
-// TestCPU tests the parts that only the CPU's build has: instruction sets, threads, its own
-// exponential.
+// TestCPU tests what only the build for the CPU has: instruction sets, threads, its own
+// exponential function.
 func TestCPU(t *testing.T) {
 	if *deviceFlag != "cpu" {
 		t.Skip("needs -device=cpu")
@@ -61,7 +61,7 @@ func levels() []string {
 	return []string{"scalar"}
 }
 
-// TestCPULevels runs part of the suite on each instruction set of this processor below the
+// TestCPULevels runs some tests of the suite on each instruction set of this processor except the
 // best one, which the tests of this process use.
 func TestCPULevels(t *testing.T) {
 	testenv.Long(t)
@@ -146,8 +146,8 @@ func unsupportedLevel(level, out string) bool {
 	return level != "scalar" && strings.Contains(out, "AITER_CPU_ISA: expected one of scalar")
 }
 
-// patternedSources returns a copy of the sources whose configuration has that flag: a value that a
-// kernel reads before writing it is wrong at every call.
+// patternedSources returns a copy of the sources with the flag patternInit in the configuration. A
+// variable that a kernel reads before it writes it then has a wrong value in every call.
 func patternedSources(t *testing.T) string {
 	t.Helper()
 	root, from := t.TempDir(), testenv.Root(t)
@@ -201,7 +201,7 @@ func TestCPURefusal(t *testing.T) {
 	}
 }
 
-// All results are bit-identical for any number of threads, at every level.
+// The results are bit-identical for any number of threads.
 func testThreads(t *testing.T) {
 	testenv.SkipRace(t)
 	var first string
@@ -216,7 +216,7 @@ func testThreads(t *testing.T) {
 			first = all
 		}
 		if all != first {
-			t.Errorf("%d threads:\n%s\nwant, as of one:\n%s", n, all, first)
+			t.Errorf("%d threads:\n%s\nwant the results of one thread:\n%s", n, all, first)
 		}
 	}
 }

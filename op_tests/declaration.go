@@ -5,8 +5,8 @@ import (
 )
 
 // Declaration describes an operator to tests and measurements: its cases, and how a case becomes a [Problem]. [Lookup]
-// finds the declaration of an operator of this module, [Operator.Declare] makes that of any other one. The zero Declaration
-// has no cases.
+// finds the declaration of an operator of this module, [Operator.Declare] makes one for any other operator. The zero
+// Declaration has no cases.
 type Declaration struct{ op operator }
 
 // Lookup finds the declaration of an operator of this module. The error is an *UnknownOpError.
@@ -38,7 +38,7 @@ func (d Declaration) Params() []Param {
 	return d.op.family().params
 }
 
-// IsOption reports whether the operator has an argument of that name that is no tensor.
+// IsOption reports whether the operator has an argument of that name that is not a tensor.
 func (d Declaration) IsOption(name string) bool {
 	for _, a := range d.op.args {
 		if a.name == name {
@@ -55,8 +55,8 @@ func (d Declaration) Configs() []Config { return d.lists().configs }
 // Default returns a small case; its sizes replace those that a caller leaves out.
 func (d Declaration) Default() Case { return d.lists().defaults }
 
-// Sweep lists cases that show how speed grows with size, from small to large. Those that an [Operator] lists are in its
-// order, without those that move no bytes.
+// Sweep lists cases that show how speed grows with size, from small to large. For an [Operator] it lists the operator's
+// cases in their order, without those that move no bytes.
 func (d Declaration) Sweep() []Case { return d.lists().sweep }
 
 func (d Declaration) lists() caseLists {

@@ -89,7 +89,7 @@ func TestColumns(t *testing.T) {
 			[]string{"float16 x0=2 y0=3", "float16 x0=2"},
 		},
 		{
-			"cases that are equal but for their values", "(Tensor(a!) out, Tensor x) -> ()", nil,
+			"cases that differ only in their values", "(Tensor(a!) out, Tensor x) -> ()", nil,
 			[]call{{"out": half(2), "x": half(2)}, {"out": half(2), "x": half(2)}},
 			[]string{"float16 case=out=float16[2]_x=float16[2] x0=2", "float16 case=out=float16[2]_x=float16[2]#2 x0=2"},
 		},

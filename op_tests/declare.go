@@ -18,8 +18,8 @@ type Operator struct {
 	Cases []Call
 	// Reference returns the elements of each output, row-major, by the argument's name.
 	Reference func(in Inputs) map[string][]float64
-	// Tolerance is the largest error of an output; nil: 3e-4 of the value and 1e-3 for float32, more for types of 16
-	// bits, and none for integers.
+	// Tolerance is the largest error of an output; nil: 3e-4 of the value plus 1e-3 for float32, more for types of 16
+	// bits, and 0 for integers.
 	Tolerance func(arg string, dt tensor.DType) Tolerance
 	// Bytes is the number of bytes that a call reads and writes; nil: those of all tensors, twice for one that is updated
 	// in place.
@@ -30,7 +30,7 @@ type Operator struct {
 
 // Call is one case of an [Operator].
 type Call struct {
-	Name string // "": made of the arguments
+	Name string // if empty, String makes a name of the arguments
 	// Args are the arguments by name: a TensorArg, a number, a bool, a string, or nil for an optional argument. Those that
 	// are left out have the defaults of the schema.
 	Args map[string]any
@@ -43,8 +43,9 @@ type Call struct {
 type TensorArg struct {
 	DType tensor.DType
 	Shape []int64
-	// Fill makes the values, row-major. nil: the standard normal distribution; for a tensor that the schema marks as
-	// written, a pattern that every element must lose. A written tensor with Fill is updated in place.
+	// Fill makes the values, row-major. If it is nil, a tensor that is only read has values of the standard normal
+	// distribution, and one that the schema marks as written has a pattern: an element that keeps it was not written. A
+	// written tensor with Fill is updated in place.
 	Fill func(r *rand.Rand, values []float64)
 	// Order lists the dimensions from the smallest stride to the largest; nil for row-major.
 	Order []int
@@ -123,7 +124,7 @@ func (o Operator) declare(s schema.Schema, shapes map[string]schema.Shape) (oper
 	return o.declaration(s, lists, params), nil
 }
 
-// declaration returns the operator as the families declare theirs.
+// declaration returns the operator in the form in which families declare theirs.
 func (o Operator) declaration(s schema.Schema, lists caseLists, params []Param) operator {
 	decl := operator{
 		name: o.Name, listed: true,
@@ -161,7 +162,7 @@ type listedCall struct {
 // callOf returns the call of a case.
 func callOf(c Case) Call { return ParamsOf[callParams](c).listed.call }
 
-// caseOf returns the case of a call. Its type is that of the first tensor, outputs last.
+// caseOf returns the case of a call. Its type is that of the first tensor in the order of inputsFirst.
 func caseOf(s schema.Schema, call Call) Case {
 	c := Case{Slice: call.Slice, Seed: call.Seed, Params: callParams{&listedCall{call: call}}}
 	for _, a := range inputsFirst(s) {
@@ -173,7 +174,7 @@ func caseOf(s schema.Schema, call Call) Case {
 	return c
 }
 
-// inputsFirst returns the arguments in the schema's order, those that are written last.
+// inputsFirst returns the arguments that are only read, then those that are written, each in the schema's order.
 func inputsFirst(s schema.Schema) []schema.Arg {
 	list := slices.Clone(s.Args)
 	slices.SortStableFunc(list, func(a, b schema.Arg) int {

@@ -122,7 +122,7 @@ func problemOf(t *testing.T, op optests.Operator, c optests.Call) (*optests.Prob
 	return op.Problem(s, c)
 }
 
-// A wrong operator is found: elements that are wrong, not written, or outside of the tensor.
+// Run finds elements that are wrong or were not written, and writes outside of the tensor.
 func TestOperatorFindsErrors(t *testing.T) {
 	x := matrix(3, 5)
 	c := optests.Call{Slice: true, Args: map[string]any{"x": x, "out": x}}

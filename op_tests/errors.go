@@ -12,8 +12,8 @@ type UnknownOpError struct {
 }
 
 func (e *UnknownOpError) Error() string {
-	return fmt.Sprintf("no reference for operator %q; there is one for %s; declare others with optests.Operator, for go test and "+
-		"programs of package aitercmd; aiterctl run calls them without a reference",
+	return fmt.Sprintf("no reference for operator %q; operators with a reference: %s; declare others with optests.Operator, in a test "+
+		"or in a program of package aitercmd; aiterctl run calls operators without a reference",
 		e.Op, strings.Join(e.Known, ", "))
 }
 

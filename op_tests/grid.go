@@ -11,7 +11,7 @@ type Grid struct {
 	// finish sets what depends on the other values, or on r, which the case's seed
 	// determines.
 	finish func(c *Case, r *rand.Rand)
-	// shrink makes a case smaller that has too many elements for a sample.
+	// shrink makes a case smaller if it has too many elements for a sample.
 	shrink func(c *Case)
 }
 

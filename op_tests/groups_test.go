@@ -37,7 +37,7 @@ func groupCases() []optests.Case {
 			}
 		}
 	}
-	// Many groups and many channels of a group; the tree of the sum has a rest.
+	// Many groups, and groups of many channels. Their number is not a power of two, so the tree that sums them has a remainder.
 	for i, size := range [][3]int64{{70000, 35000, 3}, {70000, 1, 2}, {1500, 3, 70}} {
 		p := optests.Conv1d{Batch: 1, Dim: size[0], Seqlen: 5, Width: size[2], Groups: size[1], Layout: optests.Layout(i % 2)}
 		cases = append(cases, optests.Case{Seed: uint64(i), Params: p})
@@ -55,7 +55,7 @@ func TestGroups(t *testing.T) {
 }
 
 // TestGroupsEqualCopies compares a call with shared filters with one whose weight has a copy for each channel: the outputs
-// are the same bits.
+// except dweight are bit-identical.
 func TestGroupsEqualCopies(t *testing.T) {
 	target := open(t)
 	for _, op := range optests.Conv1dOperators() {

@@ -11,8 +11,8 @@ const (
 	ForComparison            // [Generate], and Check against the reference
 )
 
-// HostBytes returns the number of bytes of the host's memory that a problem of the case
-// takes at least, on any device. The error is a *CaseError.
+// HostBytes returns the least number of bytes of host memory that a problem of the case
+// takes; the device does not matter. The error is a *CaseError.
 func (d Declaration) HostBytes(c Case, use Use) (int64, error) {
 	decl, c, err := d.op.prepare(c)
 	if err != nil {

@@ -15,7 +15,7 @@ func TestHostBytes(t *testing.T) {
 	}
 	const n = 2 * 64 * 128 // elements of out and of x
 	sized := optests.Case{Params: optests.Conv1d{Batch: 2, Dim: 64, Seqlen: 128, Width: 4}}
-	small := int64(4096) // fences, weights
+	small := int64(4096) // guard bytes and weights
 	for _, tt := range []struct {
 		name string
 		c    optests.Case
@@ -36,7 +36,7 @@ func TestHostBytes(t *testing.T) {
 	if got, err := fwd.HostBytes(half, optests.ForTiming); err != nil || got < 2*2*n || got > 2*2*n+small {
 		t.Errorf("float16: %d bytes (%v)", got, err)
 	}
-	none := optests.Case{Params: optests.Conv1d{Dim: 1 << 40, Seqlen: 1 << 40, Width: 4}} // no elements, and strides for many
+	none := optests.Case{Params: optests.Conv1d{Dim: 1 << 40, Seqlen: 1 << 40, Width: 4}} // no elements, but huge strides
 	if got, err := fwd.HostBytes(none, optests.ForTiming); err != nil || got != math.MaxInt64 {
 		t.Errorf("huge: %d bytes (%v)", got, err)
 	}

@@ -19,7 +19,7 @@ func TestLargeSequences(t *testing.T) {
 	var fwd, varlen []optests.Case
 	for n := range 16 {
 		if *deviceFlag == "cpu" && n%5 != 1 {
-			continue // there such sizes are nothing special, and the reference takes a second each
+			continue // the CPU has no kernels for such sizes, and the reference takes a second for each case
 		}
 		c := optests.Case{DType: types[n%3], Params: optests.Conv1d{Batch: 2, Dim: 264, Seqlen: 8200, Width: int64(2 + n%7), WithSeqIdx: true,
 			Layout: optests.Layout(n / 3 % 2)}}
@@ -37,8 +37,8 @@ func TestLargeSequences(t *testing.T) {
 	t.Run("causal_conv1d_varlen_fwd", func(t *testing.T) { target.checkIdeal(t, "causal_conv1d_varlen_fwd", slices.Values(varlen)) })
 }
 
-// gpuCases returns the cases on a GPU alone: the CPU has no kernels for large sizes, and the
-// reference takes seconds.
+// gpuCases returns the cases if the device is a GPU, else none: the CPU has no kernels for large
+// sizes, and the reference takes seconds.
 func gpuCases(cases ...optests.Case) []optests.Case {
 	if *deviceFlag == "cpu" {
 		return nil
@@ -85,9 +85,9 @@ func largeWithSequences(n int) optests.Case {
 	return c
 }
 
-// longStrips is a channel-last problem slightly above the size at which a GPU of 132
-// multiprocessors uses strips so long that short ones follow them and that they continue in the
-// next row: 33 vectors of channels for 64 threads.
+// longStrips is a channel-last problem slightly above the size from which a GPU of 132
+// multiprocessors uses long strips. Short strips follow them, and strips continue in the next
+// row: there are 33 vectors of channels for 64 threads.
 func longStrips(dt tensor.DType, width int64) optests.Case {
 	c := optests.Case{DType: dt, Params: optests.Conv1d{Batch: 53, Dim: 33 * 4, Seqlen: 4101, Width: width, Layout: optests.ChannelLast,
 		SiLU: true}}

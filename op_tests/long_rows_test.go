@@ -9,7 +9,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// longRows are rows of several blocks of wide filters, which the CPU transforms.
+// longRows are cases with wide filters and rows of several blocks, which the CPU computes with Fourier transforms.
 func longRows() []optests.Case {
 	types := []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16}
 	var cases []optests.Case
@@ -50,30 +50,30 @@ func TestLongRows(t *testing.T) {
 	}
 }
 
-// TestLongRowsAccuracy compares forward with the reference where sizes of values differ: an output's error is its rounding and
-// 2^-20 of the sum of the products' sizes at most, so that a large value changes no output that does not see it.
+// TestLongRowsAccuracy compares forward with the reference for inputs of different magnitudes. An output's error is at most that
+// of its rounding and 2^-20 of the sum of its products' magnitudes: a large value changes only the outputs that use it.
 func TestLongRowsAccuracy(t *testing.T) {
 	testenv.SkipRace(t)
 	target := open(t)
-	for i, shape := range []func(t, n int) float64{
+	for i, scale := range []func(t, n int) float64{
 		func(int, int) float64 { return 1 },
 		func(t, n int) float64 { return map[bool]float64{true: 0x1p60, false: 1}[t == n/2] },      // one large value
-		func(t, n int) float64 { return map[bool]float64{true: 0x1p-50, false: 1}[t < n/2] },      // a silent half
-		func(t, n int) float64 { return map[bool]float64{true: 0, false: 1}[t < n/3 || t > n/2] }, // silence
+		func(t, n int) float64 { return map[bool]float64{true: 0x1p-50, false: 1}[t < n/2] },      // tiny values in one half
+		func(t, n int) float64 { return map[bool]float64{true: 0, false: 1}[t < n/3 || t > n/2] }, // zeros at both ends
 		func(t, n int) float64 { return math.Exp2(float64(t % 400 / 10)) },
 	} {
 		for _, layout := range []optests.Layout{optests.ChannelFirst, optests.ChannelLast} {
 			for _, width := range []int64{64, 129, 1025} {
 				target.checkProducts(t, optests.Case{
 					Seed: uint64(i), Params: optests.Conv1d{Batch: 1, Dim: 3, Seqlen: 5000, Width: width, Layout: layout, NoBias: true},
-				}, shape)
+				}, scale)
 			}
 		}
 	}
 }
 
-// checkProducts multiplies position t of each row of n by shape(t, n), and compares each output with a sum in float64.
-func (g target) checkProducts(t *testing.T, c optests.Case, shape func(t, n int) float64) {
+// checkProducts multiplies position t of each row of n by scale(t, n), and compares each output with a sum in float64.
+func (g target) checkProducts(t *testing.T, c optests.Case, scale func(t, n int) float64) {
 	t.Helper()
 	p, err := optests.Generate("causal_conv1d_fwd", c)
 	if err != nil {
@@ -82,29 +82,29 @@ func (g target) checkProducts(t *testing.T, c optests.Case, shape func(t, n int)
 	x, weight := floats(t, p.Tensor("x")), floats(t, p.Tensor("weight"))
 	n, width := int(optests.Conv(c).Seqlen), int(optests.Conv(c).Width)
 	for i := range x {
-		x[i] = float64(float32(x[i] * shape(i%n, n)))
+		x[i] = float64(float32(x[i] * scale(i%n, n)))
 	}
 	if err := p.Replace("x", x); err != nil {
 		t.Fatal(err)
 	}
 	got, worst := floats(t, g.run(t, p)["out"]), 0.0
 	for i := range x {
-		sum, size := 0.0, 0.0
+		sum, magnitude := 0.0, 0.0
 		for k := max(0, width-1-i%n); k < width; k++ {
 			product := weight[i/n*width+k] * x[i-width+1+k]
-			sum, size = sum+product, size+math.Abs(product)
+			sum, magnitude = sum+product, magnitude+math.Abs(product)
 		}
-		err, allowed := math.Abs(got[i]-sum), 0x1p-24*math.Abs(sum)+0x1p-20*size
-		if size > 0 {
+		err, allowed := math.Abs(got[i]-sum), 0x1p-24*math.Abs(sum)+0x1p-20*magnitude
+		if magnitude > 0 {
 			worst = max(worst, err/allowed)
 		} else if err > 1e-12 { // zeros beside values of about 1
 			t.Errorf("%s: element %d is %g, want %g", p, i, got[i], sum)
 			return
 		}
-		if size > 0 && err > allowed {
+		if magnitude > 0 && err > allowed {
 			t.Errorf("%s: element %d is %g, want %g within %g", p, i, got[i], sum, allowed)
 			return
 		}
 	}
-	t.Logf("%s: %.3f of what is allowed", p, worst)
+	t.Logf("%s: the largest error is %.3f of the allowed one", p, worst)
 }

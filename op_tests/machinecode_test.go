@@ -33,8 +33,8 @@ var machineOps = map[string][]string{
 	"module_rms_norm": {"rms_norm"},
 }
 
-// bfloat16Kernels is the number of kernels in the units of machineOps in bfloat16. Each further kernel is compiled at each
-// first call, so it needs a call that reaches it.
+// bfloat16Kernels is the number of kernels in the units of machineOps in bfloat16. A first call compiles all kernels of its
+// units, so each further one makes first calls slower and must be worth that: some call must reach it.
 var bfloat16Kernels = map[string]int{"module_causal_conv1d": 145, "module_rms_norm": 16}
 
 // limit is a requirement on the machine code of some kernels.

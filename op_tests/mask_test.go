@@ -9,8 +9,8 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// TestMaskedValues puts NaN into padding, and infinity where a filter has no tap: neither may
-// reach a result.
+// TestMaskedValues puts NaN into padding, which may reach no result, and an infinity at one position
+// of each row, which may reach only the results that use it.
 func TestMaskedValues(t *testing.T) {
 	testenv.SkipRace(t)
 	target := open(t)
@@ -35,7 +35,7 @@ func TestMaskedValues(t *testing.T) {
 	}
 }
 
-// TestMaskedValuesLarge is the same for the kernels for large problems of a GPU.
+// TestMaskedValuesLarge puts NaN into padding for a GPU's kernels for large problems.
 func TestMaskedValuesLarge(t *testing.T) {
 	target := open(t)
 	for n := range 15 {
@@ -86,9 +86,9 @@ func (g target) checkRowEnds(t *testing.T, c optests.Case) {
 	g.checkReplaced(t, op, c, []string{"dout"}, firstOf(inf, 1))
 }
 
-// TestInfiniteTap tests taps that are not finite. Such a tap reaches dx of the positions to which
-// it carries a gradient: not from a position beyond the row's end or, by the sequence numbers, of
-// another sequence.
+// TestInfiniteTap tests taps that are not finite. Such a tap reaches dx of a position only with the
+// gradient of a position that uses it: no position beyond the row's end does, and with sequence
+// numbers none of another sequence.
 func TestInfiniteTap(t *testing.T) {
 	testenv.SkipRace(t)
 	target := open(t)
@@ -111,9 +111,9 @@ func TestInfiniteTap(t *testing.T) {
 	}
 }
 
-// TestInfiniteTapOfSequences tests taps that are not finite in front of a packed sequence. The zeros
-// there are multiplied, as those before a row are, so that such a tap makes NaN of the outputs whose
-// filter reaches in front of their sequence. Sequences begin within and at the ends of vectors and strips.
+// TestInfiniteTapOfSequences tests taps that are not finite, for packed sequences. Taps multiply the zeros
+// before a sequence, as they do before a row. So an output is NaN if such a tap reaches before the start
+// of its sequence. Sequences begin within and at the ends of vectors and strips.
 func TestInfiniteTapOfSequences(t *testing.T) {
 	target := open(t)
 	types := []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16}
@@ -143,8 +143,8 @@ func TestInfiniteTapOfSequencesLarge(t *testing.T) {
 	}
 }
 
-// checkInfiniteTaps runs a case of causal_conv1d_varlen_fwd with one tap of all channels, and with
-// one of some channels, that is not finite.
+// checkInfiniteTaps runs a case of causal_conv1d_varlen_fwd with an infinite tap in all channels, then
+// with a NaN as a tap of one channel of three.
 func (g target) checkInfiniteTaps(t *testing.T, c optests.Case) {
 	t.Helper()
 	const op = "causal_conv1d_varlen_fwd"
@@ -201,13 +201,13 @@ func firstOf(v float64, n int64) replacement {
 	return func(c optests.Case, _ []float64, i int64) (float64, bool) { return v, i%optests.Conv(c).Seqlen < n }
 }
 
-// oneOf puts v at one place of each n values.
-func oneOf(v float64, n, place int64) replacement {
-	return func(_ optests.Case, _ []float64, i int64) (float64, bool) { return v, i%n == place }
+// oneOf puts v at one index of each n values.
+func oneOf(v float64, n, index int64) replacement {
+	return func(_ optests.Case, _ []float64, i int64) (float64, bool) { return v, i%n == index }
 }
 
-// replacement returns the new value of an element, by its index in row-major order, and reports
-// whether it changes.
+// replacement returns the new value of an element and reports whether it replaces the old one. i is
+// the element's index in row-major order; seq has the sequence numbers, (batch, seqlen).
 type replacement func(c optests.Case, seq []float64, i int64) (float64, bool)
 
 // checkReplaced replaces values of some of a problem's tensors and compares the outputs.

@@ -82,7 +82,7 @@ func TestMatrixBuilds(t *testing.T) {
 }
 
 // TestMatrixFragments compares products of tiles on a GPU's matrix cores with sums of integers, which are exact: each lane
-// holds the elements that aiter/gpu/matrix.h states.
+// holds the elements that aiter/gpu/matrix.h specifies.
 func TestMatrixFragments(t *testing.T) {
 	dev, err := tensor.ParseDevice(*deviceFlag)
 	if err != nil {

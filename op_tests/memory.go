@@ -11,7 +11,7 @@ import (
 // multiple of the host's alignment, so that unsliced tensors stay aligned.
 const guardBytes = 256
 
-// storageLayout is the place of a tensor's elements in a storage of their own.
+// storageLayout describes where a tensor's elements lie in the storage that is made for it.
 type storageLayout struct {
 	dtype   tensor.DType
 	shape   []int64
@@ -58,7 +58,7 @@ func (a argument) storageLayout(c Case) storageLayout {
 	return p
 }
 
-// activationPlacement returns the case's placement of what is read, or of what is written.
+// activationPlacement returns the case's placement of activations: Outputs if the operator writes the argument, else Inputs.
 func (a argument) activationPlacement(c Case) Placement {
 	if a.written() {
 		return c.Outputs
@@ -108,8 +108,8 @@ func (p storageLayout) allocate(pattern func([]byte)) (*tensor.Tensor, error) {
 	return tensor.View(s, p.dtype, p.shape, p.strides, p.offset)
 }
 
-// canary fills memory that an operator must not write. The bytes differ from place
-// to place, so that a canary copied over another one is found.
+// canary fills memory that an operator must not write. A byte depends on its
+// position, so that a canary byte copied over another one is found.
 func canary(raw []byte) {
 	for i := range raw {
 		raw[i] = byte(uint32(i)*2654435761>>24) | 1
@@ -124,13 +124,13 @@ func fillNaN(raw []byte) {
 	}
 }
 
-// fillNothing leaves the memory around an input of integers zero.
+// fillNothing leaves the memory around an integer input zero.
 func fillNothing([]byte) {}
 
 // poison sets all bits of every element: a NaN that no arithmetic yields.
 func poison(t *tensor.Tensor) error { return setBits(t, ^uint64(0)) }
 
-// setBits sets every element's bits to the lowest of bits.
+// setBits sets every element to the low-order bits of bits.
 func setBits(t *tensor.Tensor, bits uint64) error {
 	size := uint8(8 * t.DType().Size())
 	signed := tensor.MakeDType(tensor.CodeInt, size, 1)

@@ -22,10 +22,10 @@ type operator struct {
 	family func() family
 	// cases returns the cases for tests and measurements.
 	cases func() caseLists
-	// adapt translates the options of a grid, which serves the whole family, to this
-	// operator's; nil if none differs.
+	// adapt translates the options of the family's grid to those of this operator; nil
+	// if they are the same.
 	adapt func(Case) Case
-	// listed reports that there are only the cases of an [Operator].
+	// listed reports whether the operator has only the cases that its [Operator] lists.
 	listed bool
 	// resolve returns the declaration with the arguments of one case; nil if all cases have the same.
 	resolve func(Case) (operator, error)
@@ -56,14 +56,14 @@ type argument struct {
 	order func(c Case, rank int) []int
 	// unitStride keeps the first of them at stride 1 in sliced tensors too.
 	unitStride bool
-	// placement is the tensor's place in its storage; nil for an aligned one without gaps.
+	// placement is where the tensor lies in its storage; nil for an aligned one without gaps.
 	placement func(Case) Placement
 	// fill makes an input's values, row-major.
 	fill func(c Case, r *rand.Rand, values []float64)
 	// timingFill makes an input's values for timing if random ones would change the
 	// amount of work; nil for fill.
 	timingFill func(c Case, values []float64)
-	// timedAsFilled reports that timing needs the values of fill.
+	// timedAsFilled reports whether timing needs the values of fill.
 	timedAsFilled bool
 	// elementsMoved is the number of elements that a call reads or writes; nil for all.
 	elementsMoved func(Case) int64
@@ -80,7 +80,7 @@ const (
 	input   role = iota
 	output       // every element is written, none is read
 	updated      // read, then written in place
-	option       // a number or a flag, no tensor
+	option       // a number or a flag
 )
 
 func (a argument) written() bool { return a.role == output || a.role == updated }

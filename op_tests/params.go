@@ -35,8 +35,8 @@ type Param struct {
 	Choices []string // of a Choice, the default first
 	Column  string   // the key in JSON and CSV, usually Name
 	Title   string   // the column's name on a page
-	Untimed bool     // measurements have no such column
-	Default string   // what an Int of 0 or a Bool that is off stands for, such as another parameter's name; a case with it has no cell
+	Untimed bool     // measurements do not have this column
+	Default string   // what an Int of 0, or a Bool that is off, stands for, such as another parameter's name; Cell is then nil
 
 	negated bool // the column shows the opposite of a Bool
 	get     func(Case) any

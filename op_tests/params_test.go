@@ -49,7 +49,7 @@ func TestParams(t *testing.T) {
 	}
 }
 
-// The parameter offset moves what is read and what is written, and refuses addresses that no memory has.
+// The parameter offset moves inputs and outputs. Offsets that are negative or too large are errors.
 func TestOffset(t *testing.T) {
 	for _, op := range []string{"causal_conv1d_fwd", "causal_conv1d_bwd", "causal_conv1d_update"} {
 		decl := declared(t, op)
@@ -109,7 +109,7 @@ func TestFloatParam(t *testing.T) {
 	}
 }
 
-// A case of another family is an error of its own, not one of the sizes.
+// The error for a case of another family names the type of its parameters, not one of its sizes.
 func TestForeignParams(t *testing.T) {
 	for _, op := range Operators() {
 		_, err := Generate(op, Case{Params: otherParams{N: 3}})

@@ -10,7 +10,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// TestPrefill tests single calls of causal_conv1d_serve_fwd whose results can be read.
+// TestPrefill tests single calls of causal_conv1d_serve_fwd with results that a reader can check.
 func TestPrefill(t *testing.T) {
 	target := open(t)
 	t.Run("blocks", target.checkBlocks)
@@ -67,7 +67,8 @@ func (g target) checkBlocks(t *testing.T) {
 	}
 }
 
-// An empty sequence leaves its slot, or clears it. One whose slot is padding leaves its tokens out.
+// An empty sequence does not change its slot with skip_empty; without, it clears it. The outputs of a sequence whose slot is
+// padding are 0.
 func (g target) checkEmptySequences(t *testing.T) {
 	for skips, want := range map[bool][]float64{true: {5, 6, 2, 3}, false: {0, 0, 2, 3}} {
 		out, after := g.prefilled(t, []float64{1, 2, 3, 4}, []float64{0, 0, 3, 4}, filled(t, tensor.Float32, []float64{5, 6, 7, 8}, 2, 1, 2),

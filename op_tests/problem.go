@@ -30,8 +30,8 @@ type Output struct {
 	Arg  int // index into Args
 
 	tolerance tolerances
-	guarded   bool // the problem allocated the storage: poisoned, and fenced with canaries
-	poisoned  bool
+	guarded   bool // the problem allocated the storage, with canary bytes around the tensor
+	poisoned  bool // the elements were filled with the poison
 	pure      bool // the operator does not read it
 }
 
@@ -77,13 +77,13 @@ func (op operator) complete(c Case) (Case, error) {
 	return c, nil
 }
 
-// Wanted is given to FromTensors in place of a tensor to have an optional output made.
+// Wanted, given to FromTensors in place of a tensor, requests an optional output, which FromTensors allocates.
 type Wanted struct{}
 
 // FromTensors makes a problem of arguments given by name: host tensors, bool,
-// int64. Missing options have their defaults. Missing outputs are made, poisoned
-// and guarded: those that the inputs require, and those given as Wanted. The error
-// is an *UnknownOpError, a *CaseError or an *ArgumentError.
+// int64. Missing options have their defaults. It allocates the missing outputs that
+// the inputs require and those given as Wanted, poisoned and with canary bytes around
+// them. The error is an *UnknownOpError, a *CaseError or an *ArgumentError.
 func FromTensors(op string, given map[string]any) (*Problem, error) {
 	d, err := Lookup(op)
 	if err != nil {
@@ -132,7 +132,7 @@ func (op operator) build(c Case, given args) (*Problem, error) {
 	return p, p.captureInputs()
 }
 
-// supply returns the argument's value and reports whether it was made.
+// supply returns the argument's value. made reports whether it is a new tensor, not a given one.
 func (a argument) supply(c Case, given args) (value any, made bool, err error) {
 	asked := given[a.name] == any(Wanted{})
 	switch {
@@ -198,7 +198,8 @@ func (p *Problem) captureInputs() error {
 }
 
 // Reference returns the expected values of every output, row-major, computed once
-// in float64. The error names the input that could not be read.
+// in float64. The error names an input that could not be read, or is an *ArgumentError
+// for an output of which the reference has another number of elements.
 func (p *Problem) Reference() (map[string][]float64, error) { return p.reference() }
 
 func (p *Problem) compute(before map[string][]float64) (map[string][]float64, error) {

@@ -253,7 +253,8 @@ func TestFromTensorsMatchesGenerate(t *testing.T) {
 			}
 			for _, o := range p.Outputs {
 				switch o.Name {
-				case "conv_state", "conv_states", "states", "intermediate_conv_window": // read first, or the only one with its length
+				case "conv_state", "conv_states", "states", "intermediate_conv_window":
+				// Updated in place, or the only argument with the length of a state.
 				case "final_states_out":
 					given[o.Name] = Wanted{}
 				default:

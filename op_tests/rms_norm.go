@@ -13,8 +13,8 @@ import (
 type RMSNorm struct {
 	Rows, Dim int64
 	Eps       float64 // default 1e-6
-	// Leading are the sizes of x's dimensions but the last, as many as LeadingRank; by
-	// default one of Rows, with OneRow none.
+	// The first LeadingRank elements of Leading are the sizes of x's dimensions, except
+	// the last. If LeadingRank is 0, x is (Rows, Dim), or (Dim) with OneRow.
 	Leading     [7]int64
 	LeadingRank int
 	OneRow      bool
@@ -97,7 +97,7 @@ func (p RMSNorm) Words() (sizes, options []string) {
 	)
 }
 
-// withLeading sets the rows by their dimensions.
+// withLeading sets the sizes of x's dimensions except the last, and Rows, their product.
 func (p RMSNorm) withLeading(sizes ...int64) RMSNorm {
 	p.Rows, p.OneRow, p.Leading = product(sizes), len(sizes) == 0, [7]int64{}
 	p.LeadingRank = copy(p.Leading[:], sizes)
@@ -130,7 +130,8 @@ func rmsNormRows(a argument) argument {
 	return a
 }
 
-// rounded is for a result of a few operations in float32 that is rounded once. The last bits of a subnormal count as Abs.
+// rounded is for a result of a few operations in float32 that is rounded once. Abs is the smallest subnormal number of the
+// type: subnormal results have no small relative error.
 func rounded(dt tensor.DType) Tolerance {
 	least := map[tensor.DType]float64{tensor.Float32: 0x1p-149, tensor.Float16: 0x1p-24, tensor.BFloat16: 0x1p-133}[dt]
 	return Tolerance{Rel: 1e-5 + unitOf(dt), Abs: least}
@@ -198,7 +199,8 @@ func rmsNormCases() caseLists {
 	return lists
 }
 
-// factors are up to n of the smallest prime factors of rows, and what is left of rows, none for n = 0 and one row.
+// factors returns up to n of the smallest prime factors of rows, then the factor that remains. For one row and n = 0 the
+// list is empty.
 func factors(rows int64, n int) []int64 {
 	var list []int64
 	for f := int64(2); rows > 1 && len(list) < n; f++ {
@@ -212,7 +214,8 @@ func factors(rows int64, n int) []int64 {
 	return list
 }
 
-// setStrides sets the i-th of 8 combinations: slices, gaps between rows of whole vectors and others, adjacent rows.
+// setStrides sets the i-th of 8 combinations: packed rows, slices, gaps of whole vectors between rows, a gap of one element,
+// an unaligned output, adjacent rows.
 func (c *Case) setStrides(i int) {
 	switch {
 	case i < 3: // packed rows

@@ -75,13 +75,13 @@ func (d Declaration) measure(b *testing.B, reg *registry.Registry, r Runner, c C
 	if err != nil {
 		b.Fatal(err)
 	}
-	placed, err := r.Upload(p)
+	uploaded, err := r.Upload(p)
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer placed.Free()
+	defer uploaded.Free()
 	call := func() {
-		if err := r.Call(d.Name(), placed.Args); err != nil {
+		if err := r.Call(d.Name(), uploaded.Args); err != nil {
 			b.Fatal(err)
 		}
 		if err := driver.Synchronize(device.Stream{Device: dev}); err != nil {
@@ -114,7 +114,7 @@ func runnerOn(t testing.TB, reg *registry.Registry, op *registry.Op, dev tensor.
 	}
 }
 
-// Transfer returns an object that copies tensors between host and device; nil for the host.
+// Transfer returns a Device that copies tensors between host and device, nil for the host.
 func Transfer(devs *device.Devices, dev tensor.Device) Device {
 	if dev.IsHost() {
 		return nil

@@ -38,12 +38,12 @@ func (r Runner) RunCase(op string, c Case) ([]Result, error) {
 // Run calls the problem's operator once and checks every output. Wrong outputs are
 // in the results; the error is that of a call or a copy that failed.
 func (r Runner) Run(p *Problem) ([]Result, error) {
-	placed, err := r.Upload(p)
+	uploaded, err := r.Upload(p)
 	if err != nil {
 		return nil, err
 	}
-	results, err := placed.callAndCheck(r)
-	if free := placed.Free(); err == nil && free != nil {
+	results, err := uploaded.callAndCheck(r)
+	if free := uploaded.Free(); err == nil && free != nil {
 		return nil, fmt.Errorf("%s: free device memory: %w", p.Op, free)
 	}
 	return results, err

@@ -22,7 +22,7 @@ func TestServing(t *testing.T) {
 		}
 		cases = append(cases, c)
 	}
-	for i := range 4 { // a kernel of its own
+	for i := range 4 { // more than 8 taps have a kernel of their own
 		cases = append(cases, optests.Case{DType: tensor.BFloat16, Seed: uint64(i), Params: optests.Conv1d{Batch: 3, Dim: 5, Seqlen: 4, Width: 9,
 			WithInitial: true, WithFinal: i > 0, WithSeqIdx: i > 1, Layout: optests.Layout(i % 2)}})
 	}
@@ -49,7 +49,7 @@ func TestServingLarge(t *testing.T) {
 			Width: 4, SiLU: true, Layout: optests.ChannelLast, WithInitial: n > 1, WithSeqIdx: n > 2}})
 		cases = append(cases, optests.Case{DType: dt, Seed: uint64(n), Params: optests.Conv1d{Batch: 130, Dim: 2048, Seqlen: int64(1 + n),
 			Width: int64(4 - n%2), SiLU: n > 0, Layout: optests.ChannelLast, WithInitial: true, WithFinal: n%2 == 0}})
-		// Sequences of one and of two tokens that take all channels of a vector, with filters of 2 and 3 taps.
+		// Sequences of one and of two tokens, with filters of 2 and 3 taps: a thread computes all channels of a vector.
 		cases = append(cases, optests.Case{DType: dt, Seed: uint64(n), Params: optests.Conv1d{Batch: int64(130 << (n % 2)), Dim: 2048,
 			Seqlen: int64(1 + n%2), Width: int64(2 + n/2), SiLU: true, Layout: optests.ChannelLast}})
 	}
@@ -101,7 +101,8 @@ func filled(t *testing.T, dt tensor.DType, v []float64, shape ...int64) *tensor.
 	return f
 }
 
-// Of three speculative tokens the first two count; the next call goes on behind them. The tree's token 2 follows token 0.
+// A call computes three speculative tokens, of which the first two are accepted: the next call continues after them. In the
+// tree token 2 follows token 0.
 func (g target) checkRollback(t *testing.T) {
 	out, after := g.served(t, []float64{1, 2, 3}, filled(t, tensor.Float32, []float64{8, 9, 0, 0}, 1, 1, 4),
 		map[string]any{"num_accepted_tokens": ints(t, []int64{1}), "retrieve_parent_token": filled(t, tensor.Int32, []float64{0, 0, 0}, 1, 3)})
@@ -121,7 +122,7 @@ func (g target) checkRollback(t *testing.T) {
 	}
 }
 
-// With clear_padding off a skipped row of out stays. Where out is x that is the input.
+// With clear_padding off the row of a skipped sequence in out keeps its values. If out is x these are the inputs.
 func (g target) checkPaddingInPlace(t *testing.T) {
 	x := filled(t, tensor.Float32, []float64{1, 2, 3, 4}, 2, 2, 1)
 	state, weight := filled(t, tensor.Float32, []float64{5, 6, 7, 8}, 2, 2, 1), filled(t, tensor.Float32, []float64{10, 1, 10, 1}, 2, 2)
@@ -134,21 +135,21 @@ func (g target) checkPaddingInPlace(t *testing.T) {
 // callInPlace calls an operator whose first two arguments are the same tensor, and returns its values.
 func (g target) callInPlace(t *testing.T, op string, args []any) []float64 {
 	t.Helper()
-	placed := slices.Clone(args)
+	uploaded := slices.Clone(args)
 	for i, a := range args {
 		if v, ok := a.(*tensor.Tensor); ok && g.runner.Device != nil && i != 1 {
 			moved, err := g.runner.Device.ToDevice(v)
 			if err != nil {
 				t.Fatal(err)
 			}
-			placed[i] = moved
+			uploaded[i] = moved
 		}
 	}
-	placed[1] = placed[0]
-	if err := g.runner.Call(op, placed); err != nil {
+	uploaded[1] = uploaded[0]
+	if err := g.runner.Call(op, uploaded); err != nil {
 		t.Fatal(err)
 	}
-	got := placed[0].(*tensor.Tensor)
+	got := uploaded[0].(*tensor.Tensor)
 	if g.runner.Device != nil {
 		var err error
 		if got, err = g.runner.Device.ToHost(got); err != nil {

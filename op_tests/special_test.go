@@ -42,8 +42,8 @@ func TestSpecialValues(t *testing.T) {
 	}
 }
 
-// specialCases are in both layouts, narrow and wide, with and without each option that selects
-// another kernel.
+// specialCases have both layouts, narrow and wide filters, and each option that selects another
+// kernel, on and off.
 func specialCases() []optests.Case {
 	types := []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16}
 	var cases []optests.Case

@@ -59,8 +59,8 @@ func decodingCases() []optests.Case {
 	return cases
 }
 
-// wideUpdateCases have more taps than the decoding kernels for 2 to 4. A GPU has a kernel for one position and states without gaps, and
-// one for everything else.
+// wideUpdateCases have more than the 2 to 4 taps of the decoding kernels. For them a GPU has one kernel for one position and states
+// without gaps, and one for everything else.
 func wideUpdateCases() []optests.Case {
 	types := []tensor.DType{tensor.Float32, tensor.Float16, tensor.BFloat16}
 	widths := []int64{5, 6, 7, 8, 9, 12, 16, 33, 64, 130}
@@ -99,7 +99,7 @@ func TestStates(t *testing.T) {
 	t.Run("adjacent channels", func(t *testing.T) { target.checkIdeal(t, "causal_conv1d_update", slices.Values(adjacentCases())) })
 	t.Run("wide", func(t *testing.T) { target.checkIdeal(t, "causal_conv1d_update", slices.Values(wideUpdateCases())) })
 	t.Run("shared slots", target.checkSharedSlots)
-	t.Run("wild indices", target.checkInvalidIndices)
+	t.Run("invalid indices", target.checkInvalidIndices)
 	t.Run("update step by step equals forward", target.checkStepByStep)
 	t.Run("varlen equals one call each", target.checkOneCallPerSequence)
 	if *deviceFlag == "cpu" {
@@ -138,7 +138,7 @@ func (g target) checkSharedSlots(t *testing.T) {
 // written. Where starts decrease, the values of out are unspecified.
 func (g target) checkInvalidIndices(t *testing.T) {
 	const low, high = -1 << 31, 1<<31 - 1
-	wild := map[string][][]float64{
+	invalid := map[string][][]float64{
 		"conv_state_indices": {{low, high, 99, -2, 7, 7}, {high, high, high, high, high, high}},
 		"cache_seqlens":      {{low, high, -1, -7, 0, 1}},
 		"cache_indices":      {{low, high, 99, -2, 7, 7}},
@@ -152,7 +152,7 @@ func (g target) checkInvalidIndices(t *testing.T) {
 			c := optests.Case{Slice: true, Seed: 4, Params: optests.Conv1d{Batch: 6, Dim: 5, Seqlen: 3, Width: 4, Layout: layout, WithInitial: true,
 				WithFinal: true, WithSeqIdx: true}}
 			for i, name := range generate(t, op, c).ArgNames {
-				for n, v := range wild[name] {
+				for n, v := range invalid[name] {
 					p := generate(t, op, c)
 					set(t, p, p.ArgNames[i], v)
 					results, err := g.runner.Run(p)
@@ -211,9 +211,9 @@ func (g target) checkOneCallPerSequence(t *testing.T) {
 	got := g.apply(t, "causal_conv1d_varlen_fwd", map[string]any{
 		"x": x, "weight": w, "query_start_loc": ints(t, starts), "conv_states": copied(t, initial), "has_initial_state": trues(t, batch),
 	})
-	parts := g.inTwoParts(t, x, w, copied(t, initial), starts)
+	halves := g.inTwoCalls(t, x, w, copied(t, initial), starts)
 	tails := g.apply(t, "causal_conv1d_varlen_states", map[string]any{"x": transposed(t, x), "cu_seqlens": ints(t, starts)})["states"]
-	checkSame(t, "states of two parts", parts["conv_states"], got["conv_states"])
+	checkSame(t, "states of two calls", halves["conv_states"], got["conv_states"])
 	for b := range batch {
 		from, to := starts[b], starts[b+1]
 		alone := g.apply(t, "causal_conv1d_fwd", map[string]any{
@@ -228,16 +228,16 @@ func (g target) checkOneCallPerSequence(t *testing.T) {
 	}
 }
 
-// inTwoParts runs the first half of each sequence, then the second half from its state.
-func (g target) inTwoParts(t *testing.T, x, w, states *tensor.Tensor, starts []int64) map[string]*tensor.Tensor {
+// inTwoCalls runs the first half of each sequence, then the second half from its state.
+func (g target) inTwoCalls(t *testing.T, x, w, states *tensor.Tensor, starts []int64) map[string]*tensor.Tensor {
 	t.Helper()
 	var out map[string]*tensor.Tensor
-	for part := range int64(2) {
+	for half := range int64(2) {
 		var pieces []*tensor.Tensor
 		cuts := []int64{0}
 		for b := range len(starts) - 1 {
 			middle := (starts[b] + starts[b+1]) / 2
-			from, to := [2]int64{starts[b], middle}[part], [2]int64{middle, starts[b+1]}[part]
+			from, to := [2]int64{starts[b], middle}[half], [2]int64{middle, starts[b+1]}[half]
 			pieces, cuts = append(pieces, slice(t, x, 1, from, to)), append(cuts, cuts[b]+to-from)
 		}
 		out = g.apply(t, "causal_conv1d_varlen_fwd", map[string]any{

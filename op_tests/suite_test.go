@@ -18,14 +18,14 @@ import (
 var (
 	gridFlag         = flag.String("grid", "sample", "cases of the standard grid to run: sample or full")
 	samplesFlag      = flag.Int("samples", 160, "number of cases of an operator with -grid=sample")
-	seedFlag         = flag.Uint64("seed", 1, "which cases -grid=sample takes, and their inputs")
+	seedFlag         = flag.Uint64("seed", 1, "seed of the choice of cases with -grid=sample, and of their inputs")
 	limitFlag        = flag.Int64("limit", 1<<19, "elements above which a sampled case is made smaller")
 	largeStridesFlag = flag.Bool("large-strides", false,
 		"also test offsets beyond 2^32 elements on a GPU: needs 45 GB of its memory and 60 GB of the host's")
 	noGuardFlag = flag.Bool("no-guard", false, "end each storage with its tensor's last block: for compute-sanitizer")
 	hostFlag    = flag.Bool("host", false, "call with tensors in host memory (CallHost)")
 	pinnedFlag  = flag.Bool("pinned", false, "with -host: the tensors are in pinned memory")
-	pieceFlag   = flag.Int64("piece", 4096, "bytes of a piece of such a call")
+	pieceFlag   = flag.Int64("piece", 4096, "with -host: bytes of a piece of a call")
 	deviceFlag  = flag.String("device", "cpu", "where to run: cpu, cuda:0, rocm:0")
 )
 

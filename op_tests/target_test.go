@@ -68,7 +68,7 @@ func call(ctx context.Context, reg *registry.Registry, name string, args []any) 
 	return op.Call(ctx, args...)
 }
 
-// remote is a device other than the host.
+// remote copies tensors to a device other than the host and back.
 type remote struct {
 	*device.Devices
 	dev tensor.Device
@@ -118,15 +118,15 @@ func guarded(cases iter.Seq[optests.Case]) iter.Seq[optests.Case] {
 // run calls the problem's operator once and returns its outputs, on the host.
 func (g target) run(t *testing.T, p *optests.Problem) map[string]*tensor.Tensor {
 	t.Helper()
-	placed, err := g.runner.Upload(p)
+	uploaded, err := g.runner.Upload(p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = placed.Free() }()
-	if err := g.runner.Call(p.Op, placed.Args); err != nil {
+	defer func() { _ = uploaded.Free() }()
+	if err := g.runner.Call(p.Op, uploaded.Args); err != nil {
 		t.Fatal(err)
 	}
-	out, err := placed.Outputs()
+	out, err := uploaded.Outputs()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func generate(t *testing.T, op string, c optests.Case) *optests.Problem {
 	return p
 }
 
-// set replaces the values of an input that the problem has.
+// set replaces the values of an input of the problem.
 func set(t *testing.T, p *optests.Problem, name string, v []float64) {
 	t.Helper()
 	if err := p.Tensor(name).SetFloat64s(v); err != nil {

@@ -27,9 +27,9 @@ func (d Declaration) Traffic(c Case) (int64, error) {
 	return bytes, nil
 }
 
-// MultiplyAdds returns the number of multiplications with an addition in the sums of products that one call computes at
-// least, each sum once. Activation functions and the addition of a bias do not count. It is 0 for an operator that
-// declares none. The error is a *CaseError.
+// MultiplyAdds returns the least number of multiply-adds of one call: those of its sums of products, each computed once.
+// Activation functions and the addition of a bias do not count. It is 0 for an operator that declares none. The error is
+// a *CaseError.
 func (d Declaration) MultiplyAdds(c Case) (float64, error) {
 	decl, c, err := d.op.prepare(c)
 	if err != nil || decl.multiplyAdds == nil {
@@ -38,7 +38,7 @@ func (d Declaration) MultiplyAdds(c Case) (float64, error) {
 	return decl.multiplyAdds(c), nil
 }
 
-// elements returns the number of elements of an argument that a call reads and writes.
+// elements returns the number of elements of an argument that a call reads and writes. Those updated in place count twice.
 func (a argument) elements(c Case) int64 {
 	n := int64(1)
 	for _, size := range a.shape(c) {

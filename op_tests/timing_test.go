@@ -34,7 +34,7 @@ func TestTraffic(t *testing.T) {
 		}
 	}
 	if _, err := declared(t, "causal_conv1d_fwd").Traffic(Case{}); err == nil {
-		t.Error("a width of 0 has traffic")
+		t.Error("Traffic: no error for a width of 0")
 	}
 }
 
@@ -64,7 +64,7 @@ func TestMultiplyAdds(t *testing.T) {
 		}
 	}
 	if _, err := declared(t, "causal_conv1d_fwd").MultiplyAdds(Case{}); err == nil {
-		t.Error("a width of 0 has arithmetic")
+		t.Error("MultiplyAdds: no error for a width of 0")
 	}
 }
 
@@ -118,7 +118,7 @@ func sameArguments(t *testing.T, got, want *Problem) {
 	}
 }
 
-// Measurements have another sequence number every 300 positions of each row.
+// In measurements the sequences of a row have 300 positions each.
 func TestEvenSequences(t *testing.T) {
 	c := Case{Params: Conv1d{Batch: 2, Dim: 1, Seqlen: 700, Width: 4, WithSeqIdx: true}}
 	p, err := declared(t, "causal_conv1d_fwd").GenerateForTiming(c)
@@ -147,7 +147,7 @@ func TestEvenStarts(t *testing.T) {
 	}
 	for i, v := range got {
 		if v != float64(8*i) {
-			t.Errorf("starts = %v, want each 8 behind the last", got)
+			t.Errorf("starts = %v, want multiples of 8", got)
 		}
 	}
 }
@@ -199,7 +199,7 @@ func TestSweep(t *testing.T) {
 			}
 		}
 		if usual := declared(t, op).Default(); conv(usual).Seqlen != seqlen {
-			t.Errorf("%s: usually %s", op, usual)
+			t.Errorf("%s: the default case is %s, want one of %d positions", op, usual, seqlen)
 		}
 	}
 }

@@ -10,12 +10,12 @@ import (
 type Tolerance struct{ Rel, Abs float64 }
 
 // allows reports whether an error is within the bounds. An infinite error never
-// is; an error of 0, which two NaNs have, always is.
+// is. An error of 0, such as that of two NaNs, always is.
 func (t Tolerance) allows(abs, want float64) bool {
 	return abs == 0 || !math.IsInf(abs, 0) && abs <= t.Abs+t.Rel*math.Abs(want)
 }
 
-// tolerances is the largest error that an output of an element type may have.
+// tolerances returns the largest error that an output may have, by its element type.
 type tolerances func(tensor.DType) Tolerance
 
 // The largest relative errors of one rounding to nearest.
@@ -53,8 +53,8 @@ func shortSum(dt tensor.DType) Tolerance {
 	return Tolerance{Rel: 3e-4, Abs: 1e-3}
 }
 
-// longSum is for a sum over all positions of all rows: it may be off by 1e-3 besides
-// the rounding to its type.
+// longSum is for a sum over all positions of all rows: its relative error may be 1e-3
+// besides that of the rounding to its type.
 func longSum(dt tensor.DType) Tolerance {
 	if dt == tensor.Float32 {
 		return Tolerance{Rel: 1e-3, Abs: 1e-3}

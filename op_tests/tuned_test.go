@@ -17,7 +17,7 @@ import (
 func TestTuned(t *testing.T) {
 	testenv.SkipRace(t)
 	if *hostFlag {
-		t.Skip("launch parameters are those of a device's calls")
+		t.Skip("the test sets launch parameters of calls with tensors on the device")
 	}
 	target := open(t)
 	for _, op := range slices.Sorted(maps.Keys(tunedCases)) {
@@ -89,15 +89,16 @@ var servedUpdateCases = []optests.Case{
 // servedParams have states of the filter's length, for operators for serving.
 func servedParams(batch, dim, seqlen, width int64, layout optests.Layout) optests.Conv1d {
 	return optests.Conv1d{Batch: batch, Dim: dim, Seqlen: seqlen, Width: width, Layout: layout, SiLU: true,
-		State: optests.State{Len: width - 1, Serve: optests.Serving{Key: dim / 4 / 8 * 8}}}
+		State: optests.State{Len: width - 1, Serve: optests.Serving{KeyDim: dim / 4 / 8 * 8}}}
 }
 
-// tunedCase is a case in which causal_conv1d_update has x as (batch, dim, seqlen).
+// tunedCase is a case with an even seed: causal_conv1d_update has x as (batch, dim, seqlen).
 func tunedCase(dt tensor.DType, p optests.Conv1d) optests.Case {
 	return optests.Case{DType: dt, Seed: 2, Params: p}
 }
 
-// checkCandidates also checks that each parameter of the operator is read by some case.
+// checkCandidates compares each case with the reference, for all combinations of the launch parameters that its call reads. It
+// also checks that each launch parameter of the operator is read by some case.
 func (g target) checkCandidates(t *testing.T, name string, cases []optests.Case) {
 	dev, err := tensor.ParseDevice(*deviceFlag)
 	if err != nil {

@@ -74,7 +74,7 @@ func cacheModule(to targets.Target) upstreamModule {
 	return m
 }
 
-// indexerKeys declares the write of an indexer's keys. The cache is bytes: a code may be off by one.
+// indexerKeys declares the write of an indexer's keys. The cache consists of bytes: the code of an 8-bit float may be off by one.
 func indexerKeys(to targets.Target) optests.Operator {
 	op := optests.Operator{Name: "aiter_indexer_k_quant_and_cache", Reference: indexerReference(registry.Float8E4M3(to))}
 	op.Tolerance = func(string, tensor.DType) optests.Tolerance { return optests.Tolerance{Abs: 1} }
@@ -129,12 +129,12 @@ func indexerReference(float8 tensor.DType) func(optests.Inputs) map[string][]flo
 				if scale /= most; in.Call.Args["scale_fmt"] == "ue8m0" {
 					scale = math.Exp2(math.Ceil(math.Log2(scale)))
 				}
-				block, place := int(slot)/tokens*tokens*bytes, int(slot)%tokens
-				put(block+tokens*size+(place*size+g)/32, tensor.Float32, scale)
+				block, offset := int(slot)/tokens*tokens*bytes, int(slot)%tokens
+				put(block+tokens*size+(offset*size+g)/32, tensor.Float32, scale)
 				for i, v := range row {
-					at := place*size + g + i
+					at := offset*size + g + i
 					if in.Call.Args["preshuffle"] == true {
-						at = place/16*16*size + (g+i)/16*256 + place%16*16 + i%16
+						at = offset/16*16*size + (g+i)/16*256 + offset%16*16 + i%16
 					}
 					put(block+at, float8, max(-most, min(v/scale, most)))
 				}
@@ -164,7 +164,7 @@ func cacheTolerance(name string, dt tensor.DType) optests.Tolerance {
 	return optests.Tolerance{}
 }
 
-// scaled divides by a scale in a cache of 8-bit floats.
+// scaled returns v as a cache holds it: divided by the scale in a cache of 8-bit floats.
 func scaled(in optests.Inputs, v float64, scale string) float64 {
 	if s := in.Values[scale]; s != nil && in.Call.Args["kv_cache_dtype"] != "auto" {
 		return v / s[0]
@@ -172,54 +172,54 @@ func scaled(in optests.Inputs, v float64, scale string) float64 {
 	return v
 }
 
-// cachePlace is the index of an element of a token in a cache.
-type cachePlace func(in optests.Inputs, block, place, head, element int) int
+// cacheIndex returns the index of an element in a cache. offset is that of its token in the block.
+type cacheIndex func(in optests.Inputs, block, offset, head, element int) int
 
-// pagedKey is for keys (block, head, element / x, place, x).
-func pagedKey(in optests.Inputs, block, place, head, element int) int {
+// pagedKey is for keys (block, head, element / x, offset, x).
+func pagedKey(in optests.Inputs, block, offset, head, element int) int {
 	s := in.Shape("key_cache")
 	heads, groups, tokens, x := int(s[1]), int(s[2]), int(s[3]), int(s[4])
-	return (((block*heads+head)*groups+element/x)*tokens+place)*x + element%x
+	return (((block*heads+head)*groups+element/x)*tokens+offset)*x + element%x
 }
 
-// pagedValue is for values (block, head, element, place), or (block, head, place / x, element, x).
-func pagedValue(in optests.Inputs, block, place, head, element int) int {
+// pagedValue is for values (block, head, element, offset), or (block, head, offset / x, element, x).
+func pagedValue(in optests.Inputs, block, offset, head, element int) int {
 	s := in.Shape("value_cache")
 	if len(s) == 4 {
-		return ((block*int(s[1])+head)*int(s[2])+element)*int(s[3]) + place
+		return ((block*int(s[1])+head)*int(s[2])+element)*int(s[3]) + offset
 	}
-	return (((block*int(s[1])+head)*int(s[2])+place/int(s[4]))*int(s[3])+element)*int(s[4]) + place%int(s[4])
+	return (((block*int(s[1])+head)*int(s[2])+offset/int(s[4]))*int(s[3])+element)*int(s[4]) + offset%int(s[4])
 }
 
-// pagedCache is for caches whose blocks have tokens side by side.
+// pagedCache is for caches with the layouts of pagedKey and pagedValue.
 func pagedCache(in optests.Inputs) map[string][]float64 {
 	return writeTokens(in, int(in.Shape("key_cache")[3]), pagedKey, pagedValue)
 }
 
-// writeTokens writes the tokens with slots; a block has a number of tokens.
-func writeTokens(in optests.Inputs, tokens int, key, value cachePlace) map[string][]float64 {
+// writeTokens writes the tokens that have a slot; tokens is the number of tokens of a block.
+func writeTokens(in optests.Inputs, tokens int, key, value cacheIndex) map[string][]float64 {
 	keys, values := slices.Clone(in.Values["key_cache"]), slices.Clone(in.Values["value_cache"])
 	heads, size := int(in.Shape("key")[1]), int(in.Shape("key")[2])
 	for t, slot := range in.Values["slot_mapping"] {
 		for i := 0; i < heads*size && slot >= 0; i++ {
-			block, place := int(slot)/tokens, int(slot)%tokens
-			keys[key(in, block, place, i/size, i%size)] = scaled(in, in.Values["key"][t*heads*size+i], "k_scale")
-			values[value(in, block, place, i/size, i%size)] = scaled(in, in.Values["value"][t*heads*size+i], "v_scale")
+			block, offset := int(slot)/tokens, int(slot)%tokens
+			keys[key(in, block, offset, i/size, i%size)] = scaled(in, in.Values["key"][t*heads*size+i], "k_scale")
+			values[value(in, block, offset, i/size, i%size)] = scaled(in, in.Values["value"][t*heads*size+i], "v_scale")
 		}
 	}
 	return map[string][]float64{"key_cache": keys, "value_cache": values}
 }
 
-// pagedFlash is for caches (block, place, head, element).
+// pagedFlash is for caches (block, offset, head, element).
 func pagedFlash(in optests.Inputs) map[string][]float64 {
 	s := in.Shape("key_cache")
-	at := func(_ optests.Inputs, block, place, head, element int) int {
-		return ((block*int(s[1])+place)*int(s[2])+head)*int(s[3]) + element
+	at := func(_ optests.Inputs, block, offset, head, element int) int {
+		return ((block*int(s[1])+offset)*int(s[2])+head)*int(s[3]) + element
 	}
 	return writeTokens(in, int(s[1]), at, at)
 }
 
-// latentCache writes rows of both tensors to a cache (block, place, element).
+// latentCache writes rows of both tensors to a cache (block, offset, element).
 func latentCache(in optests.Inputs) map[string][]float64 {
 	cache := slices.Clone(in.Values["kv_cache"])
 	rank, rotated := int(in.Shape("kv_c")[1]), int(in.Shape("k_pe")[1])

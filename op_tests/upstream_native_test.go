@@ -17,8 +17,8 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// wrongNativeCalls changes sizes, types, numbers and places of the first case of an operator in ways that Go cannot refuse. Each
-// call must end in an error that names the operator and what was given, or in a right result. It returns the number of calls that
+// wrongNativeCalls changes sizes, types, numbers and addresses of the first case of an operator in ways that Go cannot refuse. Each
+// call must end in an error that names the operator and the given value, or in a right result. It returns the number of calls that
 // reached C++.
 func wrongNativeCalls(t *testing.T, reg *registry.Registry, op optests.Operator, dev tensor.Device) (native int) {
 	found, err := reg.Lookup(op.Name)
@@ -52,7 +52,7 @@ func wrongNativeCalls(t *testing.T, reg *registry.Registry, op optests.Operator,
 		} else if p := possibleProblem(found.Schema(), op, c); p == nil {
 			continue
 		} else {
-			results, err = runReferred(runner, p)
+			results, err = runCompared(runner, p)
 		}
 		var byOperator *registry.OperatorError
 		switch {
@@ -62,7 +62,7 @@ func wrongNativeCalls(t *testing.T, reg *registry.Registry, op optests.Operator,
 			t.Errorf("%s: the call failed after the checks: %v", c, err)
 		case errors.As(err, &byOperator):
 			if text := err.Error(); !strings.HasPrefix(text, op.Name+": ") || !strings.Contains(text, "got ") {
-				t.Errorf("%s: the error lacks the operator or what was given: %v", c, err)
+				t.Errorf("%s: the error does not name the operator and the given value: %v", c, err)
 			}
 			refused++
 		case errors.Is(err, errNoReference), err == nil && !comparable:
@@ -99,7 +99,8 @@ func refusedCall(t *testing.T, reg *registry.Registry, c upstreamRefusal, dev te
 	}
 }
 
-// possibleProblem returns nil for a case without tensors or values: the functions that fill tensors are for right sizes.
+// possibleProblem returns nil for a case whose tensors or values cannot be made: the functions that fill tensors may panic for
+// sizes other than the right ones.
 func possibleProblem(s schema.Schema, op optests.Operator, c optests.Call) (p *optests.Problem) {
 	defer func() {
 		if recover() != nil {
@@ -112,8 +113,9 @@ func possibleProblem(s schema.Schema, op optests.Operator, c optests.Call) (p *o
 
 var errNoReference = errors.New("the reference has no result for the sizes")
 
-// runReferred runs a problem. References are for right sizes only, and may fail with an index out of range.
-func runReferred(r optests.Runner, p *optests.Problem) (results []optests.Result, err error) {
+// runCompared runs a problem and compares its outputs with the reference. A reference is for right sizes only: for others it may
+// panic, and the error is errNoReference.
+func runCompared(r optests.Runner, p *optests.Problem) (results []optests.Result, err error) {
 	called := false
 	call := r.Call
 	r.Call = func(op string, args []any) error {

@@ -12,7 +12,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// normQuantModule declares AIter's RMSNorm with 8-bit results. Sizes are one for each number of elements that a thread has.
+// normQuantModule declares AIter's RMSNorm with 8-bit results. There is one size for each number of elements that a thread may have.
 func normQuantModule(to targets.Target) upstreamModule {
 	plain := optests.Operator{Name: "aiter_rmsnorm", Reference: normed}
 	add := optests.Operator{Name: "aiter_add_rmsnorm", Reference: normed}

@@ -80,7 +80,7 @@ func (c splitGDRCase) call(seed uint64) optests.Call {
 	return optests.Call{Name: fmt.Sprintf("%+v", c), Seed: seed, Args: args}
 }
 
-// splitGDR is a step after the other of each sequence. The state is (slot, head, key element / 4, value element, 4).
+// splitGDR computes the steps of each sequence in order. The state is (slot, head, key element / 4, value element, 4).
 func splitGDR(in optests.Inputs) map[string][]float64 {
 	args, shape := in.Call.Args, in.Shape("mixed_qkv")
 	batch, channels, steps := int(shape[0]), int(shape[1]), int(shape[2])

@@ -12,7 +12,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// exactly fills a tensor with values of a right size. For another size a case has no values (possibleProblem).
+// exactly fills a tensor with these values. It panics if the tensor has another size, which possibleProblem recovers.
 func exactly(list ...float64) func(*rand.Rand, []float64) {
 	return func(_ *rand.Rand, values []float64) {
 		if copy(values, list); len(values) != len(list) {
@@ -21,7 +21,7 @@ func exactly(list ...float64) func(*rand.Rand, []float64) {
 	}
 }
 
-// normals fills a tensor of a right size with random values.
+// normals fills a tensor of n elements with random values. It panics like exactly.
 func normals(n int64) func(*rand.Rand, []float64) {
 	return func(r *rand.Rand, values []float64) {
 		normal(r, values)

@@ -21,8 +21,8 @@ import (
 )
 
 // TestUpstream builds operators from sources with AIter's layout, for GPUs of two architectures, and calls them on the ROCm
-// devices of the machine. AITER_CHECKOUT names a checkout of AIter (make test-aiter); else a small tree of this project, which has two
-// of the modules, replaces it.
+// devices of the machine. AITER_CHECKOUT names a checkout of AIter (make test-aiter). Without it the test uses a small tree of this
+// project, which has two of the modules.
 func TestUpstream(t *testing.T) {
 	testenv.SkipRace(t)
 	checkout := upstreamCheckout(t)

@@ -90,7 +90,7 @@ func upstreamConfig(t *testing.T) (list []*opconfig.Op) {
 	return list
 }
 
-// refusal reports whether an error says that an argument is wrong.
+// refusal reports whether an error refuses an argument.
 func refusal(err error) bool {
 	var arity *registry.ArityError
 	var kind *registry.TypeError
@@ -100,7 +100,7 @@ func refusal(err error) bool {
 	return errors.As(err, &arity) || errors.As(err, &kind) || errors.As(err, &arg) || errors.As(err, &mixed) || errors.As(err, &invalid)
 }
 
-// fakeTensor returns a tensor whose memory nobody reads.
+// fakeTensor returns a tensor without memory: its address must not be read.
 func fakeTensor(t *testing.T, dev tensor.Device, dt tensor.DType, shape, strides []int64, offset int64) *tensor.Tensor {
 	x, err := tensor.View(tensor.ForeignStorage(1<<20, 1<<30, dev, nil), dt, shape, strides, offset)
 	if err != nil {
@@ -117,7 +117,7 @@ func packedTensor(t *testing.T, dev tensor.Device, dt tensor.DType, shape ...int
 	return fakeTensor(t, dev, dt, shape, strides, 0)
 }
 
-// rightArgs makes arguments on a device that the declaration of an operator allows. Each named size is another one.
+// rightArgs makes arguments on a device that the declaration of an operator allows. Sizes of different names differ.
 func rightArgs(t *testing.T, decl *opconfig.Op, dev tensor.Device) (args []any) {
 	sizes := map[string]int64{}
 	for _, a := range decl.Schema.Args {
@@ -286,7 +286,8 @@ func refusedRank(decl *opconfig.Op, name string, rank int) bool {
 	return len(decl.Args[name].Shape.Alternatives) > 0
 }
 
-// refusedSize reports whether the declaration knows a dimension of the only shape of a tensor, or of the right shape's "...".
+// refusedSize reports whether the declaration determines the size of a dimension: the tensor has one declared shape, and the size is
+// a constant there, or another argument has a size of the same name.
 func refusedSize(decl *opconfig.Op, name string, at int) bool {
 	alternatives := decl.Args[name].Shape.Alternatives
 	if len(alternatives) != 1 {
@@ -302,7 +303,7 @@ func refusedSize(decl *opconfig.Op, name string, at int) bool {
 	return dims[at].Name == "" || len(others(decl, name, dims[at])) > 0
 }
 
-// others lists the other arguments with a dimension that gives a size of the same name.
+// others lists the other arguments that have a dimension of the same name.
 func others(decl *opconfig.Op, name string, d schema.Dim) (list []string) {
 	for other, rules := range decl.Args {
 		if other == name || len(rules.Shape.Alternatives) != 1 {

@@ -54,8 +54,7 @@ func TestWideChannelLastSpecial(t *testing.T) {
 }
 
 // wideChannelLastManyCases have items for all multiprocessors of a GPU: many short rows, and rows of two items, with filters on
-// both sides of
-// the lengths for which kernels have code of their own.
+// both sides of the lengths for which kernels have code of their own.
 func wideChannelLastManyCases() []optests.Case {
 	var cases []optests.Case
 	for n, width := range []int64{9, 17, 18, 33, 34, 65, 66, 100, 128, 129, 130} {
@@ -82,7 +81,7 @@ func TestWideChannelLastMany(t *testing.T) {
 	open(t).checkTolerance(t, "causal_conv1d_fwd", wideChannelLastManyCases())
 }
 
-// TestWideChannelLastManySpecial is TestSpecialValues for them.
+// TestWideChannelLastManySpecial is TestSpecialValues for wide filters and adjacent channels of many items.
 func TestWideChannelLastManySpecial(t *testing.T) {
 	target := open(t)
 	for i, c := range wideChannelLastManyCases() {

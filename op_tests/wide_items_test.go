@@ -80,8 +80,8 @@ func TestWideSpecialValues(t *testing.T) {
 	}
 }
 
-// wideSpanCases have dense rows, of which a GPU with warp groups computes 4096 positions at a time: of one row, or of two
-// shorter ones. Rows and positions that do not fill them occur, rows that are divided, and taps that are sums of two elements.
+// wideSpanCases have dense rows. A GPU with warp groups computes spans of 4096 positions: of one row, or of two shorter ones.
+// Some rows do not fill a span, some are divided, and some taps are sums of two elements.
 func wideSpanCases() []optests.Case {
 	var cases []optests.Case
 	for i, shape := range [][2]int64{{5, 1024}, {4, 1544}, {3, 2048}, {2, 2048}, {1, 2056}, {2, 3080}, {1, 4096}, {2, 4104}, {1, 9216},
@@ -137,8 +137,8 @@ func TestWideChunks(t *testing.T) {
 	target.checkTolerance(t, "causal_conv1d_bwd", gpuCases(c))
 }
 
-// TestWideFewTaps tests filters of 8 taps in so many positions that backward takes the kernel of wide filters on NVIDIA GPUs, and
-// problems next to these, which it does not take.
+// TestWideFewTaps tests filters of 8 taps at so many positions that backward uses the kernel of wide filters on NVIDIA GPUs, and
+// similar problems for which it does not.
 func TestWideFewTaps(t *testing.T) {
 	target := open(t)
 	c := optests.Case{DType: tensor.BFloat16, Params: optests.Conv1d{Batch: 1, Dim: 8192, Seqlen: 4104, Width: 8, SiLU: true}}
@@ -158,8 +158,8 @@ func TestWideUnevenBlocks(t *testing.T) {
 		problem(5, 1100, 4096, 9), problem(9, 1000, 3100, 33), problem(17, 1000, 1600, 16), problem(1, 250, 146_000, 20)))
 }
 
-// TestWideManyChannels tests wide filters of so many channels that all multiprocessors have several blocks, whose products wait for each
-// other: what is written too early shows up then.
+// TestWideManyChannels tests wide filters of so many channels that all multiprocessors have several blocks. Their products wait for each
+// other, so that a value that is written too early is likely to give a wrong result.
 func TestWideManyChannels(t *testing.T) {
 	target := open(t)
 	for _, op := range []string{"causal_conv1d_fwd", "causal_conv1d_bwd"} {

@@ -9,8 +9,8 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// widths are all widths up to a few more than those of which filters are tokens on the CPU, and those around and above what a
-// kernel's stack array holds and from which on rows are transformed.
+// widths are all widths up to 40, which is above the 32 taps of the CPU's kernels for tokens, then widths around the 64 taps
+// that fit on a kernel's stack and those of rows that the CPU transforms.
 func widths() []int64 {
 	var all []int64
 	for w := range int64(40) {

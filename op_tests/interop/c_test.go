@@ -20,12 +20,12 @@ func TestC(t *testing.T) {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 	if out, err := exec.Command(program, "/nonexistent.so", "/nonexistent.so").CombinedOutput(); err == nil {
-		t.Errorf("a missing library is no error: %s", out)
+		t.Errorf("no error for a missing library: %s", out)
 	}
 }
 
-// A C++ program loads a module with TVM FFI's own loader, which Python's container has with its
-// headers, and a compiler.
+// A C++ program loads a module with TVM FFI's own loader. The container of Python has the loader, its
+// headers and a compiler.
 func TestCPlusPlus(t *testing.T) {
 	testenv.SkipRace(t)
 	python := testenv.Tool(t, "python3")

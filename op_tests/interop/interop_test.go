@@ -52,7 +52,7 @@ func TestNeverUnloaded(t *testing.T) {
 	libs, err := f.ImportedLibraries()
 	for _, lib := range libs {
 		if !strings.HasPrefix(lib, "libc.") && !strings.HasPrefix(lib, "libpthread.") && !strings.HasPrefix(lib, "ld-linux") {
-			t.Errorf("needs %s: only the C library is everywhere", lib)
+			t.Errorf("the module needs %s; want the C library alone, because every machine has it", lib)
 		}
 	}
 	if err != nil {
@@ -90,7 +90,7 @@ func run(t *testing.T, env []string, name string, args ...string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
-	// torch's threads spin while they wait, which takes most of the time on a busy machine. The kernels have threads of their own.
+	// torch's threads spin while they wait. On a busy machine this takes most of the time. The kernels have threads of their own.
 	cmd.Dir, cmd.Env = testenv.Root(t), append(append(os.Environ(), "OMP_NUM_THREADS=1"), env...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs

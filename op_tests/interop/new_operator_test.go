@@ -11,8 +11,9 @@ import (
 	"github.com/aiter-go/aiter/internal/testenv"
 )
 
-// A new user's first operator: written by aiterctl into a Go module of its own, tested, benched, called beside the built-in
-// operators, reloaded, built for a GPU, shipped to a folder that cannot be written, and called from there without a compiler.
+// TestNewOperator makes a user's first operator. aiterctl writes it into a Go module of its own. The test runs the module's
+// tests and benchmarks, calls the operator beside the built-in ones, reloads it, builds it for a GPU, ships it to a read-only
+// folder, and calls it from there without a compiler.
 func TestNewOperator(t *testing.T) {
 	root := testenv.Root(t)
 	dir := filepath.Join(t.TempDir(), "scaled_add")

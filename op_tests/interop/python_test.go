@@ -10,8 +10,8 @@ import (
 	"github.com/aiter-go/aiter/internal/testenv"
 )
 
-// The Python package as it is installed: from its wheel, with prebuilt kernels, because Python's
-// container has no compiler. Its gradients equal torch's.
+// TestPythonPackage tests the Python package as users install it: from its wheel, with prebuilt
+// kernels, because the container of Python has no compiler. Its gradients must equal torch's.
 func TestPythonPackage(t *testing.T) {
 	testenv.SkipRace(t)
 	python := testenv.Tool(t, "python3")
