@@ -46,10 +46,10 @@ func (d *Devices) Download(ctx context.Context, t *tensor.Tensor) (*tensor.Tenso
 	return d.Upload(ctx, t, tensor.Host())
 }
 
-// Copy copies the elements of src to dst, on any devices, with or without a stream like Upload. It
-// allocates no device memory. Both tensors are contiguous and have one element type and shape. A context
-// that has ended is an error, and nothing is copied. The other errors are *tensor.ShapeError,
-// *tensor.ElementError, *tensor.LayoutError, and those of the driver's copies.
+// Copy copies the elements of src to dst, on any devices. It allocates no device memory. Both tensors are
+// contiguous and have the same element type and shape. With a stream in ctx the copy is queued on it; else
+// it is complete when Copy returns. A context that has ended is an error, and nothing is copied. The other
+// errors are *tensor.ShapeError, *tensor.ElementError, *tensor.LayoutError, and those of the driver's copies.
 func (d *Devices) Copy(ctx context.Context, dst, src *tensor.Tensor) error {
 	if err := context.Cause(ctx); err != nil {
 		return fmt.Errorf("copy %s to %s: %w", src, dst, err)
@@ -79,7 +79,7 @@ func (d *Devices) Copy(ctx context.Context, dst, src *tensor.Tensor) error {
 	return drv.Synchronize(queue)
 }
 
-// regionsOf returns the bytes of two tensors that a copy can use.
+// regionsOf returns the regions of two tensors. It fails if Copy cannot copy from src to dst.
 func regionsOf(dst, src *tensor.Tensor) (to, from Region, err error) {
 	if dst.DType() != src.DType() {
 		return to, from, &tensor.ElementError{DType: src.DType(), Want: dst.DType().String()}
@@ -96,7 +96,7 @@ func regionsOf(dst, src *tensor.Tensor) (to, from Region, err error) {
 	return to, from, err
 }
 
-// regionOf returns the bytes of a contiguous tensor.
+// regionOf returns the region of a contiguous tensor. The error for another one is a *tensor.LayoutError.
 func regionOf(t *tensor.Tensor) (Region, error) {
 	if !t.Contiguous() {
 		return Region{}, &tensor.LayoutError{Shape: t.Shape(), Strides: t.Strides()}
@@ -113,7 +113,7 @@ func (d *Devices) queueCopy(s Stream, dst, src Region) error {
 	return drv.CopyAsync(s, dst, src)
 }
 
-// copyThroughHost copies between two GPUs.
+// copyThroughHost copies from one GPU to another by way of host memory, and waits for the copy.
 func (d *Devices) copyThroughHost(dst, src *tensor.Tensor) error {
 	host, err := tensor.New(src.DType(), src.Shape()...)
 	if err != nil {

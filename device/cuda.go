@@ -22,7 +22,7 @@ const (
 
 const cudaNameBytes = 256
 
-// cuda is the NVIDIA part of gpu. It needs only the driver's library. It uses the primary
+// cuda is NVIDIA's vendorAPI. It needs only the driver's library. It uses the primary
 // contexts, as the CUDA runtime in operators does.
 type cuda struct {
 	init, deviceCount, deviceGet, deviceName      routine
@@ -180,7 +180,7 @@ func (c *cuda) driver() string {
 	return withModule(fmt.Sprintf("%d.%d", version/1000, version%1000/10), "nvidia")
 }
 
-func (c *cuda) enter(dev int) error {
+func (c *cuda) makeCurrent(dev int) error {
 	ctx, err := c.context(dev)
 	if err != nil {
 		return err
@@ -207,7 +207,7 @@ func (c *cuda) context(dev int) (uintptr, error) {
 	return ctx, nil
 }
 
-func (c *cuda) leave() error {
+func (c *cuda) releaseContexts() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var errs []error

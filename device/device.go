@@ -108,8 +108,8 @@ type Memory interface {
 	// CopyAsync queues a copy on a stream. Both regions have the same size and are on the stream's
 	// device or the host. They must not be freed until the stream has executed the copy.
 	CopyAsync(s Stream, dst, src Region) error
-	// CopyRowsAsync queues a copy of rows on a stream, as CopyAsync does: rows of a tensor that has gaps between them are one copy.
-	// Both sides have as many rows of one size.
+	// CopyRowsAsync is like CopyAsync for rows at equal distances: a tensor with gaps between its rows needs one copy only. dst and
+	// src have the same number of rows, all of the same size.
 	CopyRowsAsync(s Stream, dst, src Rows) error
 }
 

@@ -170,7 +170,7 @@ func TestDevicesClose(t *testing.T) {
 	}
 	must(t, errors.Join(d.Close(), d.Close()))
 	if n := callFake(t, lib, "fake_alive"); n != 0 {
-		t.Errorf("%d things alive after Close", n)
+		t.Errorf("%d objects alive after Close", n)
 	}
 	var ce *device.ClosedError
 	for _, kind := range []tensor.DeviceType{tensor.CPU, tensor.ROCM, tensor.CUDA} {

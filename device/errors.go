@@ -41,7 +41,7 @@ func (e *UnavailableError) Error() string {
 // Unwrap returns the cause.
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// provider names the software that contains a vendor's library.
+// provider names the software that contains a vendor's library, and for AMD another remedy.
 func provider(v target.Vendor) string {
 	if v == target.HIP {
 		return "ROCm HIP runtime or name its folder with ROCM_PATH"

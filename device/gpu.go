@@ -33,8 +33,8 @@ type routines struct {
 
 // vendorAPI is the part that differs between HIP and CUDA.
 type vendorAPI interface {
-	// enter makes a device the current one of this OS thread.
-	enter(dev int) error
+	// makeCurrent makes a device the current one of this OS thread.
+	makeCurrent(dev int) error
 	// copyPeer copies all of src, on one device, to the beginning of dst, on another.
 	copyPeer(dst, src *tensor.Storage) error
 	// copyAsync queues a copy of n bytes, in any direction, on a stream.
@@ -44,8 +44,8 @@ type vendorAPI interface {
 	copiesRows() bool
 	// failure converts a code other than 0 to an error.
 	failure(call string, code int32) error
-	// leave releases the resources that enter acquired.
-	leave() error
+	// releaseContexts releases the contexts that makeCurrent acquired.
+	releaseContexts() error
 }
 
 // gpu is the Driver of both vendors.
@@ -134,7 +134,7 @@ func (g *gpu) checkIndex(dev int) error {
 // onDevice checks that the driver is open and has the device, then runs work on an OS thread whose
 // current device is dev. Both vendors store the current device for each thread, and HIP also its
 // last error. Goroutines move between threads, so every call sets the device and stays on its
-// thread. The errors are *ClosedError, *IndexError, those of enter and those of work.
+// thread. The errors are *ClosedError, *IndexError, those of makeCurrent and those of work.
 func (g *gpu) onDevice(dev int, work func() error) error {
 	g.state.RLock()
 	defer g.state.RUnlock()
@@ -151,7 +151,7 @@ func (g *gpu) onDevice(dev int, work func() error) error {
 func (g *gpu) onThread(dev int, work func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := g.api.enter(dev); err != nil {
+	if err := g.api.makeCurrent(dev); err != nil {
 		return err
 	}
 	return work()
@@ -218,5 +218,5 @@ func (g *gpu) Close() error {
 	clear(g.events)
 	clear(g.streams)
 	clear(g.memory)
-	return errors.Join(append(errs, pools, g.api.leave())...)
+	return errors.Join(append(errs, pools, g.api.releaseContexts())...)
 }

@@ -159,7 +159,7 @@ func sizeError(call string, n, size int64) error {
 // regionSizesError returns the error of CopyAsync for regions of different sizes.
 func regionSizesError(dst, src Region) error {
 	got := fmt.Sprintf("%d bytes to %d", src.Size, dst.Size)
-	return &RegionError{Call: "CopyAsync", What: "size", Got: got, Expected: "two regions of one size"}
+	return &RegionError{Call: "CopyAsync", What: "size", Got: got, Expected: "two regions of the same size"}
 }
 
 // checkMemory verifies that s is memory of one of the driver's devices.
@@ -208,7 +208,7 @@ func checkRegion(s Stream, what string, r Region) error {
 	}
 	if r.Offset < 0 || r.Size < 0 || r.Offset > r.Storage.Size() || r.Size > r.Storage.Size()-r.Offset {
 		got := fmt.Sprintf("%d bytes from byte %d on", r.Size, r.Offset)
-		return &RegionError{Call: "CopyAsync", What: what, Got: got, Expected: fmt.Sprintf("a part of the storage's %d", r.Storage.Size())}
+		return &RegionError{Call: "CopyAsync", What: what, Got: got, Expected: fmt.Sprintf("a range within the storage's %d", r.Storage.Size())}
 	}
 	return nil
 }

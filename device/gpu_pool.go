@@ -46,7 +46,7 @@ func (g *gpu) NewPool(dev int, opts PoolOptions) (*Pool, error) {
 	if err := g.checkIndex(dev); err != nil {
 		return nil, err
 	}
-	pinned := newShelf(opts.PinnedLimit, func(n int64) (*tensor.Storage, error) {
+	pinned := newFreeList(opts.PinnedLimit, func(n int64) (*tensor.Storage, error) {
 		return g.alloc(dev, n, tensor.Host(), g.fns.mallocHost, g.fns.freeHost)
 	}, g.Free, nil)
 	memory, err := g.newPoolSource(dev, opts)
@@ -60,7 +60,7 @@ func (g *gpu) NewPool(dev int, opts PoolOptions) (*Pool, error) {
 	return p, nil
 }
 
-// addPool adds a pool to those that Close closes, and reports whether Close has not begun.
+// addPool adds a pool to those that Close closes. It returns false, without adding it, if Close has begun.
 func (g *gpu) addPool(p *Pool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -88,13 +88,13 @@ func (g *gpu) closePools() error {
 	return errors.Join(errs...)
 }
 
-// newPoolSource returns a source of device memory: a pool of the vendor's runtime, else a shelf.
+// newPoolSource returns a source of device memory: a pool of the vendor's runtime, else a freeList.
 func (g *gpu) newPoolSource(dev int, opts PoolOptions) (poolSource, error) {
 	malloc := g.fns.malloc
 	if opts.Managed {
 		malloc = g.fns.mallocManaged
 	}
-	simple := newShelf(opts.Limit, func(n int64) (*tensor.Storage, error) {
+	simple := newFreeList(opts.Limit, func(n int64) (*tensor.Storage, error) {
 		return g.alloc(dev, n, g.device(dev), malloc, g.fns.free)
 	}, g.Free, g.Synchronize)
 	if opts.Managed || g.pools.create.fn == 0 {
@@ -124,7 +124,7 @@ func (v *vendorPool) create() error {
 	return nil
 }
 
-func (v *vendorPool) take(s Stream, n int64) (address uintptr, _ *tensor.Storage, err error) {
+func (v *vendorPool) get(s Stream, n int64) (address uintptr, _ *tensor.Storage, err error) {
 	blocks := (n + tensor.BlockBytes - 1) / tensor.BlockBytes
 	var ptr uintptr
 	span := v.gpu.trace.begin(trace.Allocate, v.gpu.device(v.dev), n)
@@ -135,17 +135,17 @@ func (v *vendorPool) take(s Stream, n int64) (address uintptr, _ *tensor.Storage
 	return ptr, nil, err
 }
 
-func (v *vendorPool) give(s Stream, address uintptr, b *poolBlock) error {
+func (v *vendorPool) put(s Stream, address uintptr, b *poolBlock) error {
 	span := v.gpu.trace.begin(trace.Free, v.gpu.device(v.dev), 0)
 	err := v.gpu.onDevice(v.dev, func() error { return v.gpu.call(v.gpu.pools.free, address, s.Handle) })
 	span.End(err)
 	if err != nil {
-		return errors.Join(err, v.drop(address, b))
+		return errors.Join(err, v.discard(address, b))
 	}
 	return nil
 }
 
-func (v *vendorPool) drop(address uintptr, _ *poolBlock) error {
+func (v *vendorPool) discard(address uintptr, _ *poolBlock) error {
 	return v.gpu.onDevice(v.dev, func() error { return v.gpu.call(v.gpu.fns.free, address) })
 }
 

@@ -19,16 +19,16 @@ func (g *gpu) NewStream(dev int) (Stream, error) { return g.newStream(dev, 0) }
 
 func (g *gpu) closeStream(s Stream) error {
 	return g.onDevice(int(s.Device.ID), func() error {
-		if !g.takeStream(s) {
+		if !g.removeStream(s) {
 			return &OwnerError{Call: "Close", What: "stream", Device: s.Device}
 		}
 		return g.call(g.fns.destroyStream, s.Handle)
 	})
 }
 
-// takeStream removes a stream from the driver's list. It returns true to one of several concurrent
-// callers.
-func (g *gpu) takeStream(s Stream) bool {
+// removeStream removes a stream from the driver's list and reports whether it was there. So one of
+// several concurrent calls returns true.
+func (g *gpu) removeStream(s Stream) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	dev, ours := g.streams[s.Handle]
@@ -88,16 +88,16 @@ func (g *gpu) closeEvent(e *Event) error {
 		return err
 	}
 	return g.onDevice(int(e.dev.ID), func() error {
-		if err := g.takeEvent(e); err != nil {
+		if err := g.removeEvent(e); err != nil {
 			return err
 		}
 		return g.call(g.fns.destroyEvent, e.handle)
 	})
 }
 
-// takeEvent removes an event from the driver's list. It returns nil to one of several concurrent
-// callers.
-func (g *gpu) takeEvent(e *Event) error {
+// removeEvent removes an event from the driver's list. It fails for an event that was destroyed. So
+// one of several concurrent calls returns nil.
+func (g *gpu) removeEvent(e *Event) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err := e.check("Close", g.kind); err != nil {
@@ -113,7 +113,8 @@ func (g *gpu) Record(e *Event, s Stream) error {
 		return err
 	}
 	if e.dev != s.Device {
-		return &EventError{Call: "Record", Reason: "the event is of " + e.dev.String() + ", the stream of " + s.Device.String()}
+		return &EventError{Call: "Record", Reason: "the event belongs to " + e.dev.String() + ", the stream to " + s.Device.String() +
+			": make the event on the stream's device"}
 	}
 	return g.onDevice(int(e.dev.ID), func() error {
 		if err := g.call(g.fns.record, e.handle, s.Handle); err != nil {

@@ -31,7 +31,7 @@ func TestInfoHIP(t *testing.T) {
 	}
 }
 
-// checkDriver checks the version of a driver, which this machine's kernel module may follow, and returns "".
+// checkDriver checks the version of a driver and returns "". The version of this machine's kernel module may follow it.
 func checkDriver(t *testing.T, got, want string) string {
 	t.Helper()
 	if version, _, _ := strings.Cut(got, " ("); version != want {
@@ -47,7 +47,7 @@ func TestInfoUnknownArchitecture(t *testing.T) {
 	}
 	drv = openFake(t, device.OpenHIP, fake(t, "fakehip", `-DARCH="nonsense"`))
 	if info, err := drv.Info(0); err == nil {
-		t.Errorf("an architecture that is none: %+v", info)
+		t.Errorf("a name that is not an architecture: %+v", info)
 	}
 	must(t, drv.Free(alloc(t, drv, 0, 1))) // its memory can be used all the same
 }
@@ -112,9 +112,9 @@ func TestDriverErrors(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		// The library itself must report an address that it did not allocate.
-		alien := tensor.ForeignStorage(0x1000, 8, tensor.Device{Type: c.drv.Type()}, nil)
-		if err := c.drv.Memset(alien, 0); !errors.As(err, &e) || e.Code != 1 {
-			t.Errorf("Memset of an alien address: %v", err)
+		foreign := tensor.ForeignStorage(0x1000, 8, tensor.Device{Type: c.drv.Type()}, nil)
+		if err := c.drv.Memset(foreign, 0); !errors.As(err, &e) || e.Code != 1 {
+			t.Errorf("Memset of a foreign address: %v", err)
 		}
 	}
 }
@@ -133,8 +133,8 @@ func TestHIPLastErrorIsCleared(t *testing.T) {
 	}
 }
 
-// The vendors' plain copies may return early; the driver's wait for the default stream.
-func TestCopiesSettle(t *testing.T) {
+// The vendors' synchronous copies may return before they are complete. The driver's copies wait for the default stream.
+func TestCopiesAreComplete(t *testing.T) {
 	lib := fake(t, "fakecuda")
 	drv := openFake(t, device.OpenCUDA, lib)
 	s := alloc(t, drv, 1, 8)
@@ -151,7 +151,7 @@ func TestCopiesSettle(t *testing.T) {
 	}
 }
 
-// Kernels read whole blocks, so that an allocation ends with one.
+// Kernels read whole blocks of 16 bytes, so an allocation consists of whole blocks.
 func TestAllocationsEndWithABlock(t *testing.T) {
 	lib := fake(t, "fakehip")
 	drv := openFake(t, device.OpenHIP, lib)
@@ -216,12 +216,12 @@ func TestCloseFreesAll(t *testing.T) {
 		e, err := drv.NewEvent(0)
 		must(t, err)
 		if n := callFake(t, c.lib, "fake_alive"); n != 4 {
-			t.Errorf("%s: %d things alive, want 4", name, n)
+			t.Errorf("%s: %d objects alive, want 4", name, n)
 		}
 		must(t, drv.Close())
 		must(t, drv.Close())
 		if n := callFake(t, c.lib, "fake_alive"); n != 0 {
-			t.Errorf("%s: %d things alive after Close", name, n)
+			t.Errorf("%s: %d objects alive after Close", name, n)
 		}
 		var ce *device.ClosedError
 		if _, err := drv.Alloc(0, 1); !errors.As(err, &ce) {
@@ -289,7 +289,7 @@ func TestCloseWhileBusy(t *testing.T) {
 	must(t, drv.Close())
 	wg.Wait()
 	if n := callFake(t, lib, "fake_alive"); n != 0 {
-		t.Errorf("%d things alive after Close", n)
+		t.Errorf("%d objects alive after Close", n)
 	}
 }
 

@@ -42,7 +42,7 @@ type pendingWork struct {
 }
 
 const (
-	// maxPending limits the number of events. The oldest work has ended long before in most programs.
+	// maxPending limits the work that is pending. In most programs the oldest has ended long before the limit is reached.
 	maxPending = 1024
 	// referenceAge limits the error of times, which libraries return as float32 in milliseconds.
 	referenceAge = 2 * time.Second
@@ -95,8 +95,8 @@ func (t *gpuTrace) endCapture() {
 	t.captures--
 }
 
-// enter reports whether events may be used now. If so, leave follows.
-func (t *gpuTrace) enter() bool {
+// beginMeasuring reports whether events may be used. If so, the caller calls endMeasuring afterwards.
+func (t *gpuTrace) beginMeasuring() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.captures > 0 {
@@ -106,21 +106,21 @@ func (t *gpuTrace) enter() bool {
 	return true
 }
 
-func (t *gpuTrace) leave() {
+func (t *gpuTrace) endMeasuring() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.measuring--
 	t.changed.Broadcast()
 }
 
-// measure records an event on a stream. The returned function records one behind the work and keeps the span until it is read.
-// Work that cannot be measured has no span: an error of an event is no error of the work.
+// measure records an event on a stream. The returned function records another one after the work, and keeps the span until
+// collect. Work that cannot be measured has no span: an error of an event is not an error of the work.
 func (t *gpuTrace) measure(s Stream) (end func(trace.Span, error)) {
 	ignore := func(trace.Span, error) {}
-	if !t.enter() {
+	if !t.beginMeasuring() {
 		return ignore
 	}
-	defer t.leave()
+	defer t.endMeasuring()
 	dev := int(s.Device.ID)
 	since, err := t.reference(dev)
 	if err != nil {
@@ -131,19 +131,19 @@ func (t *gpuTrace) measure(s Stream) (end func(trace.Span, error)) {
 		err = t.gpu.Record(from, s)
 	}
 	if err != nil {
-		t.drop(pendingWork{from: from, to: to, since: since})
+		t.recycle(pendingWork{from: from, to: to, since: since})
 		return ignore
 	}
 	return func(span trace.Span, failed error) {
 		w := pendingWork{from: from, to: to, since: since, span: span}
-		if failed != nil || !t.enter() {
-			t.drop(w)
+		if failed != nil || !t.beginMeasuring() {
+			t.recycle(w)
 			return
 		}
 		err := t.gpu.Record(to, s)
-		t.leave()
+		t.endMeasuring()
 		if err != nil {
-			t.drop(w)
+			t.recycle(w)
 			return
 		}
 		t.keep(w)
@@ -161,12 +161,12 @@ func (t *gpuTrace) keep(w pendingWork) {
 	}
 }
 
-// collect reads the times of pending work but for the newest spans, and records them. It waits for the work.
+// collect waits for the pending work, reads its times and records its spans. It leaves out the newest work: keep items.
 func (t *gpuTrace) collect(keep int) {
-	if !t.enter() {
+	if !t.beginMeasuring() {
 		return
 	}
-	defer t.leave()
+	defer t.endMeasuring()
 	t.mu.Lock()
 	n := max(0, len(t.pending)-keep)
 	list := t.pending[:n:n]
@@ -181,12 +181,12 @@ func (t *gpuTrace) collect(keep int) {
 			w.span.Start = w.since.at + start
 			t.rec.Add(w.span)
 		}
-		t.drop(w)
+		t.recycle(w)
 	}
 }
 
-// drop keeps the events of work for other work, and releases its reference.
-func (t *gpuTrace) drop(w pendingWork) {
+// recycle keeps the events of work for other work, and releases its reference.
+func (t *gpuTrace) recycle(w pendingWork) {
 	t.mu.Lock()
 	for _, e := range []*Event{w.from, w.to} {
 		if e != nil {
@@ -213,7 +213,7 @@ func (t *gpuTrace) events(dev int) (from, to *Event, err error) {
 	return from, to, err
 }
 
-// reference returns a comparison of the clocks that is new enough. release follows.
+// reference returns a comparison of the clocks that is new enough. The caller calls release afterwards.
 func (t *gpuTrace) reference(dev int) (*reference, error) {
 	t.mu.Lock()
 	old := t.references[dev]
@@ -249,7 +249,8 @@ func (t *gpuTrace) release(r *reference) {
 	}
 }
 
-// compareClocks records an event on a stream that waits for no other, and takes the middle of the time that this took.
+// compareClocks records an event on a stream that waits for no other stream. The event's time on the host's clock is the middle
+// between the start of the record and the end of the wait for the event.
 func (t *gpuTrace) compareClocks(dev int) (*reference, error) {
 	s, err := t.gpu.newStream(dev, streamNonBlocking)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/aiter-go/aiter/trace"
 )
 
-// CaptureMode is the set of calls that fail during a capture because they could wait for it, such as an allocation.
+// CaptureMode selects the calls that fail during a capture. They are those that could wait for it, such as an allocation.
 type CaptureMode int
 
 // The modes, numbered as in HIP and CUDA.
@@ -35,7 +35,7 @@ type Graph struct {
 type CaptureError struct {
 	Device tensor.Device
 	Reason string
-	Err    error // nil if nothing was recorded
+	Err    error // of the vendor's library, nil if Capture called none
 }
 
 func (e *CaptureError) Error() string {
@@ -69,7 +69,7 @@ func (g *gpu) Capture(s Stream, mode CaptureMode, queue func() error) (*Graph, e
 	dev := int(s.Device.ID)
 	err := g.onDevice(dev, func() error { return g.call(g.fns.beginCapture, s.Handle, uintptr(mode)) })
 	if err != nil {
-		return nil, &CaptureError{Device: s.Device, Reason: "it does not begin", Err: err}
+		return nil, &CaptureError{Device: s.Device, Reason: "the capture does not begin", Err: err}
 	}
 	graph := &Graph{owner: g, dev: s.Device}
 	failed := errors.New("the function panicked")
@@ -87,7 +87,7 @@ func (g *gpu) Capture(s Stream, mode CaptureMode, queue func() error) (*Graph, e
 	return graph, nil
 }
 
-// endCapture ends the capture of a stream and makes the graph ready to run; nil drops what was recorded.
+// endCapture ends the capture of a stream and makes the graph ready to run. If graph is nil, it drops what was recorded.
 func (g *gpu) endCapture(s Stream, graph *Graph) error {
 	return g.onDevice(int(s.Device.ID), func() error {
 		var recorded uintptr

@@ -10,7 +10,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// testGraphs captures a copy and runs it: nothing happens before, and each run copies the present bytes.
+// testGraphs captures a copy and runs it. The capture copies nothing, and each run copies the bytes that the source then has.
 func testGraphs(t *testing.T, drv device.Driver) {
 	if drv.Type() == tensor.CPU {
 		var none *device.CaptureError
@@ -77,8 +77,8 @@ func testGraph(t *testing.T, drv device.Driver, dev int, mode device.CaptureMode
 	must(t, s.Close())
 }
 
-// A panic inside the function ends the capture. Close of the driver destroys the graphs that are left. A library without
-// graphs is no error before a capture.
+// A panic inside the function ends the capture. Close of the driver destroys the graphs that are left. With a library that
+// has no graphs only Capture fails.
 func TestGraphsOfFakes(t *testing.T) {
 	lib := fake(t, "fakehip")
 	drv, err := device.OpenHIP(lib)
@@ -94,7 +94,7 @@ func TestGraphsOfFakes(t *testing.T) {
 	must(t, err)
 	must(t, drv.Close())
 	if n := callFake(t, lib, "fake_alive"); n != 0 {
-		t.Errorf("%d things alive after Close", n)
+		t.Errorf("%d objects alive after Close", n)
 	}
 	var closed *device.ClosedError
 	if err := graph.Launch(s); !errors.As(err, &closed) {
@@ -120,8 +120,8 @@ const (
 	destroyExec
 )
 
-// The calls come in the order that HIP and CUDA demand. After a call that fails, what exists is destroyed and the stream is
-// usable.
+// The calls come in the order that HIP and CUDA demand. After a call that fails, the objects that exist are destroyed, and the
+// stream can be used.
 func TestGraphSteps(t *testing.T) {
 	for name, open := range map[string]opener{"fakehip": device.OpenHIP, "fakecuda": device.OpenCUDA} {
 		t.Run(name, func(t *testing.T) {
@@ -244,7 +244,7 @@ func TestCopyErrors(t *testing.T) {
 		_, errDown := d.Download(over, y)
 		for name, err := range map[string]error{"Copy": d.Copy(over, y, x), "Upload": errUp, "Download": errDown} {
 			if !errors.Is(err, cause) {
-				t.Errorf("%s with a context that is over: %v", name, err)
+				t.Errorf("%s with a context that has ended: %v", name, err)
 			}
 		}
 	}
@@ -295,6 +295,6 @@ func TestNewPinned(t *testing.T) {
 	foreign, err := tensor.View(tensor.ForeignStorage(0x1000, 16, tensor.Host(), nil), tensor.Float32, []int64{4}, nil, 0)
 	must(t, err)
 	if err := d.Free(foreign); !errors.As(err, new(*device.OwnerError)) {
-		t.Errorf("memory of nobody: %v", err)
+		t.Errorf("memory that no driver allocated: %v", err)
 	}
 }

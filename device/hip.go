@@ -28,7 +28,7 @@ const (
 	hipTextBytes = 256  // size of the fields name and gcnArchName
 )
 
-// hip is the AMD part of gpu.
+// hip is AMD's vendorAPI.
 type hip struct {
 	setDevice, memcpy, memcpyAsync, props routine
 	lastError, errorName, errorText       routine
@@ -180,7 +180,7 @@ func (h *hip) info(dev int) (Info, error) {
 	}, nil
 }
 
-// driver returns the number of HIP's version, and the version of the kernel module.
+// driver returns HIP's version as one number, and the version of the kernel module.
 func (h *hip) driver() string {
 	version := callVersion(h, h.driverVersion)
 	if version <= 0 {
@@ -189,9 +189,9 @@ func (h *hip) driver() string {
 	return withModule(fmt.Sprint(version), "amdgpu")
 }
 
-func (h *hip) enter(dev int) error { return check(h, h.setDevice, uintptr(dev)) }
+func (h *hip) makeCurrent(dev int) error { return check(h, h.setDevice, uintptr(dev)) }
 
-func (h *hip) leave() error { return nil }
+func (h *hip) releaseContexts() error { return nil }
 
 func (h *hip) copyPeer(dst, src *tensor.Storage) error {
 	return check(h, h.memcpy, dst.Ptr(), src.Ptr(), uintptr(src.Size()), hipDeviceToDevice)

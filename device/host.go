@@ -206,7 +206,7 @@ func (h *host) NewPool(dev int, opts PoolOptions) (*Pool, error) {
 	if err := checkHost(dev); err != nil {
 		return nil, err
 	}
-	source := func(limit int64) *shelf { return newShelf(limit, h.AllocHost, h.Free, nil) }
+	source := func(limit int64) *freeList { return newFreeList(limit, h.AllocHost, h.Free, nil) }
 	return newPool(h, tensor.Host(), opts, source(opts.Limit), source(opts.PinnedLimit)), nil
 }
 
@@ -221,7 +221,7 @@ func (h *host) Close() error { return nil }
 // cpuName returns the processor's name in /proc/cpuinfo, or "cpu" if the file has none, as on
 // aarch64.
 func cpuName(read func(string) ([]byte, error)) string {
-	text, _ := read("/proc/cpuinfo") // no file, no name
+	text, _ := read("/proc/cpuinfo") // other systems do not have the file
 	for line := range strings.Lines(string(text)) {
 		key, value, _ := strings.Cut(line, ":")
 		if strings.TrimSpace(key) == "model name" {

@@ -43,8 +43,8 @@ func (d *Devices) Native(ctx context.Context) ([]target.Target, error) {
 	return distinct(found), nil
 }
 
-// kfd returns the targets in the files of AMD's kernel driver. Missing or unreadable files are no
-// error.
+// kfd returns the targets in the files of AMD's kernel driver, none if they are missing or
+// unreadable.
 func (d *Devices) kfd() ([]target.Target, error) {
 	found, err := target.FromKFD(d.opts.KFD)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {

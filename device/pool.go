@@ -12,14 +12,14 @@ import (
 type PoolOptions struct {
 	// Limit bounds the device memory in use at once, PinnedLimit the pinned memory, in bytes; 0: no limit.
 	Limit, PinnedLimit int64
-	// Managed takes managed memory, which the vendor's driver moves between the host and the device. More of it than the
-	// device has may be in use. Free then waits for its stream.
+	// Managed allocates managed memory, which the vendor's driver moves between the host and the device. Its size may
+	// exceed that of the device's memory. Free then waits for its stream.
 	Managed bool
 }
 
-// Pool allocates memory of one device, and pinned host memory for copies to and from it. It keeps what was freed, so that a
-// program in its steady state takes none from the driver. Device memory comes from a pool of the vendor's runtime
-// (cuMemAllocFromPoolAsync, hipMallocFromPoolAsync), where the runtime has them. A Pool is safe for concurrent use.
+// Pool allocates memory of one device, and pinned host memory for copies to and from it. It keeps freed memory for reuse, so
+// that a program in its steady state allocates none from the driver. Device memory comes from a pool of the vendor's runtime
+// (cuMemAllocFromPoolAsync, hipMallocFromPoolAsync), if the runtime has them. A Pool is safe for concurrent use.
 type Pool struct {
 	dev    tensor.Device
 	opts   PoolOptions
@@ -38,18 +38,18 @@ type PoolStats struct{ Device, Pinned MemoryStats }
 
 // MemoryStats count one kind of memory.
 type MemoryStats struct {
-	InUse, Peak int64 // bytes of the allocations that live, now and at most
-	Held        int64 // bytes that the pool has from the driver
-	Allocations int64 // number of allocations for which the pool took memory from the driver
-	Reused      int64 // number of the other allocations
+	InUse, Peak int64 // bytes of live allocations: the current and the largest number
+	Held        int64 // bytes that the pool has from the driver, in use or free
+	Allocations int64 // number of allocations for which the pool allocated memory from the driver
+	Reused      int64 // number of allocations that reused memory of the pool
 }
 
 // PoolLimitError reports an allocation that exceeds a limit of the pool.
 type PoolLimitError struct {
 	Device      tensor.Device
-	Pinned      bool // host memory, else device memory
-	Size        int64
-	InUse, Most int64
+	Pinned      bool  // pinned host memory, else device memory
+	Size        int64 // bytes of the allocation
+	InUse, Most int64 // bytes of live allocations, and their limit
 }
 
 func (e *PoolLimitError) Error() string {
@@ -79,12 +79,13 @@ type poolBlock struct {
 
 // poolSource provides memory. The pool's lock guards its calls.
 type poolSource interface {
-	// take returns n bytes, for use behind the work on the stream.
-	take(s Stream, n int64) (address uintptr, memory *tensor.Storage, err error)
-	// give returns memory after the work on the stream.
-	give(s Stream, address uintptr, b *poolBlock) error
-	// drop frees memory at once. It may still be in use by a stream that failed.
-	drop(address uintptr, b *poolBlock) error
+	// get returns n bytes, for use after the work that is queued on the stream.
+	get(s Stream, n int64) (address uintptr, memory *tensor.Storage, err error)
+	// put returns memory to the source, for reuse after the work that is queued on the stream.
+	put(s Stream, address uintptr, b *poolBlock) error
+	// discard frees memory at once, without reuse: a stream that failed may still use it.
+	discard(address uintptr, b *poolBlock) error
+	// held returns the number of bytes that the source has from the driver.
 	held() (int64, error)
 	// trim frees the memory that no allocation uses.
 	trim() error
@@ -141,11 +142,11 @@ func (p *Pool) alloc(s Stream, n int64, where tensor.Device, from poolSource) (*
 	address := uintptr(0)
 	if n > 0 {
 		var err error
-		if address, block.memory, err = from.take(s, n); err != nil {
+		if address, block.memory, err = from.get(s, n); err != nil {
 			return nil, err
 		}
 		if err := stats.allocated(n, from); err != nil {
-			return nil, errors.Join(err, from.drop(address, block))
+			return nil, errors.Join(err, from.discard(address, block))
 		}
 	}
 	storage := tensor.ForeignStorage(address, n, where, block.memory)
@@ -153,7 +154,8 @@ func (p *Pool) alloc(s Stream, n int64, where tensor.Device, from poolSource) (*
 	return storage, nil
 }
 
-// allocated counts an allocation. It is one of the driver's if the source holds more memory than before.
+// allocated counts an allocation of n bytes. The driver allocated it if the source holds more memory than before; otherwise it
+// reused memory.
 func (m *MemoryStats) allocated(n int64, from poolSource) error {
 	held, err := from.held()
 	if err != nil {
@@ -170,18 +172,18 @@ func (m *MemoryStats) allocated(n int64, from poolSource) error {
 	return nil
 }
 
-// Free returns memory of Alloc or AllocPinned to the pool, once. The memory may be used again behind the work that is queued on
+// Free returns memory of Alloc or AllocPinned to the pool, once. The pool may reuse the memory after the work that is queued on
 // the stream. For pinned memory that work must be complete. The error for other memory is an *OwnerError.
 func (p *Pool) Free(s Stream, storage *tensor.Storage) error {
-	return p.free(storage, func(from poolSource, b *poolBlock) error { return from.give(s, storage.Ptr(), b) })
+	return p.free(storage, func(from poolSource, b *poolBlock) error { return from.put(s, storage.Ptr(), b) })
 }
 
-// Discard frees memory of Alloc or AllocPinned and reuses nothing of it: after an error, work on a stream may still use it.
+// Discard frees memory of Alloc or AllocPinned without reuse. It is for memory that work on a stream may still use after an error.
 func (p *Pool) Discard(storage *tensor.Storage) error {
-	return p.free(storage, func(from poolSource, b *poolBlock) error { return from.drop(storage.Ptr(), b) })
+	return p.free(storage, func(from poolSource, b *poolBlock) error { return from.discard(storage.Ptr(), b) })
 }
 
-func (p *Pool) free(storage *tensor.Storage, give func(poolSource, *poolBlock) error) error {
+func (p *Pool) free(storage *tensor.Storage, release func(poolSource, *poolBlock) error) error {
 	if err := storage.Check(); err != nil {
 		return err
 	}
@@ -201,7 +203,7 @@ func (p *Pool) free(storage *tensor.Storage, give func(poolSource, *poolBlock) e
 		return nil
 	}
 	stats.InUse -= b.size
-	return give(from, b)
+	return release(from, b)
 }
 
 // Pinned reports whether the device accesses host memory directly: memory of AllocPinned, or of the driver's AllocHost.
@@ -215,14 +217,14 @@ func (p *Pool) Pinned(s *tensor.Storage) bool {
 	return p.driver.isPinned(s)
 }
 
-// Stats returns the counters. Of a pool that is closed, nothing is held.
+// Stats returns the counters. A closed pool has no bytes in use and holds none.
 func (p *Pool) Stats() PoolStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.stats
 }
 
-// Trim gives the memory that no allocation uses back to the driver.
+// Trim returns the memory that no allocation uses to the driver.
 func (p *Pool) Trim() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -256,7 +258,7 @@ func (p *Pool) Close() error {
 			from = p.pinned
 		}
 		if b.size > 0 {
-			errs = append(errs, from.drop(s.Ptr(), b))
+			errs = append(errs, from.discard(s.Ptr(), b))
 		}
 	}
 	clear(p.live)

@@ -17,7 +17,7 @@ func newPool(t testing.TB, drv device.Driver, opts device.PoolOptions) *device.P
 	return p
 }
 
-// testPool is the part of the suite for pools: the second round takes nothing from the driver.
+// testPool tests a pool: the second of two equal rounds allocates nothing from the driver.
 func testPool(t *testing.T, drv device.Driver) {
 	for name, opts := range map[string]device.PoolOptions{"vendor's": {}, "managed": {Managed: true}} {
 		p := newPool(t, drv, opts)
@@ -110,7 +110,7 @@ func TestPoolErrors(t *testing.T) {
 	}
 }
 
-// The vendor's driver gives back all memory of pools that are open when it closes.
+// Close of a driver frees all memory of the pools that are open.
 func TestCloseOfTheDriverClosesPools(t *testing.T) {
 	for name, c := range map[string]struct {
 		open opener
@@ -130,7 +130,7 @@ func TestCloseOfTheDriverClosesPools(t *testing.T) {
 		}
 		must(t, drv.Close())
 		if n := callFake(t, c.lib, "fake_alive"); n != 0 {
-			t.Errorf("%s: %d things alive after Close", name, n)
+			t.Errorf("%s: %d objects alive after Close", name, n)
 		}
 		must(t, p.Close())
 		var closed *device.ClosedError
@@ -140,7 +140,7 @@ func TestCloseOfTheDriverClosesPools(t *testing.T) {
 	}
 }
 
-// A call of the runtime that fails, or a device that is lost from some call on, leaves nothing behind.
+// After a call of the runtime that fails, and after the loss of the device at some call, no memory is in use.
 func TestPoolOfAFailingDriver(t *testing.T) {
 	lib := fake(t, "fakehip")
 	drv := openFake(t, device.OpenHIP, lib)
@@ -181,7 +181,7 @@ func TestPoolOfAFailingDriver(t *testing.T) {
 			}
 			// Only what the failed call itself should have freed may stay.
 			if left := callFake(t, lib, "fake_alive") - alive; lost == 0 && left > 1 {
-				t.Errorf("call %d fails: %d things stay", at, left)
+				t.Errorf("call %d fails: %d objects stay", at, left)
 			}
 			alive = callFake(t, lib, "fake_alive")
 		}

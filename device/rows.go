@@ -9,8 +9,8 @@ import (
 // MaxPitch is the largest pitch of [Rows] that devices accept.
 const MaxPitch = 1<<31 - 1
 
-// Rows are ranges of a storage at equal distances: Count rows of Size bytes, the first from byte Offset on, each Pitch bytes behind
-// the one before it. One row needs no pitch.
+// Rows are ranges of a storage at equal distances: Count rows of Size bytes. The first begins at byte Offset, each other one Pitch
+// bytes after the one before it. A single row needs no pitch.
 type Rows struct {
 	Storage             *tensor.Storage
 	Offset, Size, Pitch int64
@@ -36,7 +36,7 @@ func (r Rows) joined() Rows {
 func checkRows(s Stream, dst, src Rows) error {
 	if dst.Size != src.Size || dst.Count != src.Count {
 		return &RegionError{Call: "CopyRowsAsync", What: "size", Got: fmt.Sprintf("%d rows of %d bytes to %d of %d", src.Count, src.Size,
-			dst.Count, dst.Size), Expected: "as many rows of one size"}
+			dst.Count, dst.Size), Expected: "the same number of rows of the same size"}
 	}
 	return firstError(src.check(s, "source"), dst.check(s, "destination"))
 }
@@ -52,7 +52,7 @@ func (r Rows) check(s Stream, what string) error {
 	}
 	if size := r.Storage.Size(); r.Count > 1 && r.Count-1 > size/r.Pitch {
 		return &RegionError{Call: "CopyRowsAsync", What: what, Got: fmt.Sprintf("%d rows with a pitch of %d", r.Count, r.Pitch),
-			Expected: fmt.Sprintf("a part of the storage's %d bytes", size)}
+			Expected: fmt.Sprintf("a range within the storage's %d bytes", size)}
 	}
 	return firstError(checkRegion(s, what, r.row(0)), checkRegion(s, what, r.row(r.Count-1)))
 }

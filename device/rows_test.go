@@ -10,7 +10,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// testRows copies rows with other gaps on each side, to the device and back. Bytes between rows stay.
+// testRows copies rows to the device and back. The gaps differ on the two sides, and bytes in gaps do not change.
 func testRows(t *testing.T, drv device.Driver) {
 	checkRowCopies(t, drv)
 	pinned, err := drv.AllocHost(64)

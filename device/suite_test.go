@@ -26,7 +26,7 @@ func TestCUDA(t *testing.T) {
 	suite(t, real(t, device.OpenCUDA, device.CUDALibraries(os.Getenv), "AITER_TEST_CUDA"))
 }
 
-// suite is the tests that every driver must pass.
+// suite runs the tests that every driver must pass.
 func suite(t *testing.T, drv device.Driver) {
 	for name, test := range map[string]func(*testing.T, device.Driver){
 		"describe": testDescribe, "copies": testCopies, "memset": testMemset, "async": testAsync, "rows": testRows,
@@ -251,11 +251,11 @@ func testStreams(t *testing.T, drv device.Driver) {
 		must(t, s.Close())
 	}
 	var oe *device.OwnerError
-	alien := device.Stream{Device: tensor.Device{Type: 12}}
-	if err := errors.Join(drv.Synchronize(alien)); !errors.As(err, &oe) {
+	foreign := device.Stream{Device: tensor.Device{Type: 12}}
+	if err := errors.Join(drv.Synchronize(foreign)); !errors.As(err, &oe) {
 		t.Errorf("Synchronize of another driver's stream: %v", err)
 	}
-	if err := alien.Close(); !errors.As(err, &oe) {
+	if err := foreign.Close(); !errors.As(err, &oe) {
 		t.Errorf("Close of another driver's stream: %v", err)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"github.com/aiter-go/aiter/trace"
 )
 
-// beginSpan begins a span of the host for a device. It costs a test of a pointer without a recorder.
+// beginSpan begins a span of the host for a device. Without a recorder it only tests a pointer.
 func beginSpan(rec *trace.Recorder, k trace.Kind, dev tensor.Device, bytes int64) trace.Active {
 	if !rec.Recording() {
 		return trace.Active{}
@@ -38,9 +38,9 @@ func copySpan(dst, src Region) trace.Span {
 	return span
 }
 
-// Launch runs a function that queues work on a stream, or on the CPU does the work. It records the function as a span of the
-// host and the work as a span of the device, with the kind, the name and the call of work. The device measures the work with two
-// events, except while a stream is captured. Without a recorder, or while it is paused, Launch only runs the
+// Launch runs a function that queues work on a stream; on the CPU the function does the work. Launch records the function as a
+// span of the host and the work as a span of the device, with the kind, the name and the call of work. The device measures the
+// work with two events, except while a stream is captured. Without a recorder, or while it is paused, Launch only runs the
 // function. Its error is that of the function.
 func (d *Devices) Launch(s Stream, work trace.Span, queue func() error) error {
 	rec := d.opts.Trace

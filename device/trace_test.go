@@ -117,7 +117,7 @@ func checkTrace(t *testing.T, line *trace.Timeline, dev tensor.Device, s device.
 	}
 }
 
-// On the CPU a launch is the work too. A function that fails has no kernel.
+// On the CPU the launch does the work, which has a span of its own. A function that fails has no span of work.
 func TestTraceHost(t *testing.T) {
 	d, rec := tracedDevices(t, tensor.CPU)
 	s := device.Stream{Device: tensor.Host()}
@@ -141,7 +141,7 @@ func TestTraceHost(t *testing.T) {
 	}
 }
 
-// Nothing is measured while a stream is captured, and a launch of the graph is.
+// Nothing is measured while a stream is captured. The launch of the graph is measured.
 func TestTraceCapture(t *testing.T) {
 	d, rec := tracedDevices(t, tensor.CUDA)
 	dev := tensor.Device{Type: tensor.CUDA}
@@ -155,7 +155,7 @@ func TestTraceCapture(t *testing.T) {
 	ok(t, err)
 	graph, err := drv.Capture(s, device.CaptureGlobal, func() error {
 		if len(kindsOf(rec.Timeline(), false)) != 0 {
-			t.Error("the device did something before")
+			t.Error("the timeline has work of the device before any was queued")
 		}
 		return d.Copy(device.WithStream(t.Context(), s), y, x)
 	})
@@ -169,7 +169,7 @@ func TestTraceCapture(t *testing.T) {
 	}
 }
 
-// More work than events are kept for is measured, by several goroutines, and nothing stays behind.
+// Several goroutines launch more work than may be pending. All of it is measured, and Close destroys all events.
 func TestTraceManyLaunches(t *testing.T) {
 	d, rec := tracedDevices(t, tensor.CUDA)
 	var wg sync.WaitGroup

@@ -1,5 +1,5 @@
-// The part of libcuda that the CUDA driver calls, over fakegpu.h. Device handles
-// and contexts differ from indices, so that mixing them up shows.
+// The functions of libcuda that the CUDA driver calls, over fakegpu.h. Device handles
+// and contexts differ from indices, so that a call that confuses them fails.
 #include "fakegpu.h"
 #include <stdio.h>
 

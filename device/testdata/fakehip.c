@@ -1,4 +1,4 @@
-// The part of libamdhip64 that the HIP driver calls, over fakegpu.h.
+// The functions of libamdhip64 that the HIP driver calls, over fakegpu.h.
 // OLD_LAYOUT leaves out hipGetDevicePropertiesR0600, as ROCm 5 does.
 #include "fakegpu.h"
 #include <stdio.h>

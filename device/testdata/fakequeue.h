@@ -1,6 +1,6 @@
 // Streams that run their work later, pools of memory, and calls that fail. After fake_shuffle(seed) with a seed other than 0, a
 // stream's work waits in a queue. Each call of the library runs some of the work that may run, in an order that the seed
-// decides: work on another stream that lacks a wait for an event is seen to run too early or too late.
+// decides: work on another stream without a wait for an event then runs too early or too late.
 enum task { COPY, RECORD, WAIT, KERNEL, RELEASE, POISON };
 struct work {
   enum task task;
@@ -139,7 +139,7 @@ static int pool_alloc(void** out, size_t n, void* pool, void* stream) {
   *out = b->at;
   return OK;
 }
-// pool_free returns a block behind the work on the stream; no call may use it from now on.
+// pool_free returns a block to the pool after the work on the stream. Later calls must not use the block.
 static int pool_free(void* p, void* stream) {
   pthread_mutex_lock(&mu);
   struct thing** at = &things;
