@@ -16,7 +16,7 @@ func dlsym(uintptr, string) (uintptr, error) { return 0, errUnsupported() }
 
 func dlclose(uintptr) error { return errUnsupported() }
 
-// call returns -1, which is an error of every library that is called. No library can be open.
+// call returns -1. No call reaches it, because no library can be opened.
 func call(uintptr, []uintptr) uintptr { return ^uintptr(0) }
 
 // OpenFile fails.

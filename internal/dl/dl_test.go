@@ -133,14 +133,14 @@ func TestOpenBroken(t *testing.T) {
 	}
 }
 
-func TestFirst(t *testing.T) {
+func TestOpenFirst(t *testing.T) {
 	lib := build(t)
 	if _, err := dl.Open(dl.Local|dl.Loaded, lib); err == nil {
-		t.Error("a library that nobody opened counts as loaded")
+		t.Error("a library that was not opened counts as loaded")
 	}
 	l, err := dl.Open(dl.Local, "/nonexistent/a.so", lib, "/nonexistent/b.so")
 	if err != nil || l.Name() != lib {
-		t.Fatalf("First: %v, %v", l, err)
+		t.Fatalf("Open: %v, %v", l, err)
 	}
 	if _, err := dl.Open(dl.Local|dl.Loaded, lib); err != nil {
 		t.Errorf("an open library does not count as loaded: %v", err)
@@ -148,14 +148,14 @@ func TestFirst(t *testing.T) {
 	_, err = dl.Open(dl.Local, "/nonexistent/a.so", "/nonexistent/b.so")
 	var oe *dl.OpenError
 	if !errors.As(err, &oe) || len(oe.Attempts) != 2 {
-		t.Errorf("First of two missing: %v", err)
+		t.Errorf("Open of two missing libraries: %v", err)
 	}
 	want := "open shared library: not found: /nonexistent/a.so, /nonexistent/b.so"
 	if err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 	if _, err = dl.Open(dl.Local); err == nil {
-		t.Error("First of nothing gave no error")
+		t.Error("Open without names gave no error")
 	}
 }
 
@@ -173,8 +173,8 @@ func TestSymErrors(t *testing.T) {
 	}
 }
 
-// The loader's error text is per thread: of many goroutines that fail at once each must get the
-// text about its own symbol.
+// The dynamic linker keeps an error text for each thread. When many goroutines fail at once, each
+// must get the text about its own symbol.
 func TestConcurrentErrors(t *testing.T) {
 	lib := open(t)
 	var wg sync.WaitGroup

@@ -51,7 +51,7 @@ func openFile(f *os.File, flags Flags) (uintptr, error) {
 	return handle, nil
 }
 
-// openByName opens f by its own name, if that leads to f.
+// openByName opens f by its own name. It fails if the name does not lead to f.
 func openByName(f *os.File, flags Flags) (uintptr, error) {
 	if !leadsTo(f.Name(), f) {
 		return 0, errExchanged

@@ -49,8 +49,8 @@ func answer(t *testing.T, f *os.File) int {
 	return int(int32(dl.Call(sym(t, lib, "answer"))))
 }
 
-// The file is exchanged after it was opened.
-func TestOpenFileLoadsWhatWasOpened(t *testing.T) {
+// OpenFile loads the file that was opened, although another file has its name by then.
+func TestOpenFileLoadsTheOpenFile(t *testing.T) {
 	good, evil := buildAnswer(t, 1), buildAnswer(t, 2)
 	f := file(t, good)
 	if err := os.Rename(evil, good); err != nil {
@@ -92,7 +92,7 @@ func TestOpenFileAgainTakesNoDescriptor(t *testing.T) {
 	}
 }
 
-// descriptors are those of files.
+// descriptors returns the descriptors of regular files that this process has open.
 func descriptors(t *testing.T) map[int]bool {
 	t.Helper()
 	open := map[int]bool{}
@@ -114,14 +114,14 @@ func TestOpenFileKeepsTheName(t *testing.T) {
 		t.Errorf("%v: %s is not in /proc/self/maps", err, path)
 	}
 	text := filepath.Join(t.TempDir(), "text.so")
-	if err := os.WriteFile(text, []byte("no library"), 0o600); err != nil {
+	if err := os.WriteFile(text, []byte("not a library"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	before := len(descriptors(t))
 	_, err = dl.OpenFile(file(t, text), dl.Local)
 	var oe *dl.OpenError
 	if !errors.As(err, &oe) || !strings.Contains(err.Error(), text+": ") || strings.Contains(err.Error(), "/proc/") {
-		t.Errorf("no library: %v", err)
+		t.Errorf("a file that is not a library: %v", err)
 	}
 	if after := len(descriptors(t)); after != before+1 {
 		t.Errorf("%d descriptors, then %d", before, after)

@@ -59,14 +59,14 @@ func StartExecutor(program string, o ExecutorOptions) (*Executor, error) {
 	if err := x.cmd.Start(); err != nil {
 		return nil, err
 	}
-	const patience = 30 * time.Second
+	const limit = 30 * time.Second
 	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		if c, err := net.Dial("tcp", x.Host); err == nil {
 			return x, c.Close()
 		}
-		if time.Since(start) > patience {
+		if time.Since(start) > limit {
 			x.Stop()
-			return nil, fmt.Errorf("%s does not listen after %s: %s", program, patience, x.log.String())
+			return nil, fmt.Errorf("%s does not listen after %s: %s", program, limit, x.log.String())
 		}
 	}
 }
@@ -90,7 +90,7 @@ func (x *Executor) Stop() {
 	}
 }
 
-// freePort returns a port of loopback that is free now.
+// freePort returns a free port of loopback.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// CannotMount skips the test; if AITER_REQUIRE_TOOLS names mount, the test fails.
+// CannotMount skips the test, or fails it if AITER_REQUIRE_TOOLS contains mount. why is the reason.
 func CannotMount(t testing.TB, why string) {
 	t.Helper()
 	if strings.Contains(os.Getenv("AITER_REQUIRE_TOOLS"), "mount") {

@@ -2,7 +2,8 @@ package testenv
 
 import "testing"
 
-// Long skips a test that takes many seconds if -short is given. `make test` gives it; `make test-race` and `make test-kernels` do not.
+// Long skips a test that takes many seconds if -short is given. `make test` gives -short; `make test-race` and `make test-kernels` do
+// not.
 func Long(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
@@ -19,8 +20,8 @@ func SkipRace(t testing.TB) {
 	}
 }
 
-// Sample returns each n-th element of a list of cases, from the first, if -short is given or under the race detector.
-// `make test-kernels` runs all cases.
+// Sample returns every n-th element of a list of cases, beginning with the first, if -short is given or under the race
+// detector. Otherwise, as in `make test-kernels`, it returns the whole list.
 func Sample[T any](list []T, n int) []T {
 	if !testing.Short() && !Race {
 		return list

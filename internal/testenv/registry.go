@@ -55,16 +55,16 @@ func StartRegistry(program, dir, extra, http string) (*Registry, error) {
 		default:
 		}
 	}()
-	const patience = 30 * time.Second
+	const limit = 30 * time.Second
 	select {
 	case r.Host = <-host:
 		if strings.HasPrefix(r.Host, "\n") {
 			return nil, fmt.Errorf("the registry ended:%s", r.Host)
 		}
 		return r, nil
-	case <-time.After(patience):
+	case <-time.After(limit):
 		r.Stop()
-		return nil, fmt.Errorf("the registry does not listen after %s", patience)
+		return nil, fmt.Errorf("the registry does not listen after %s", limit)
 	}
 }
 

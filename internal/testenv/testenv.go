@@ -11,11 +11,10 @@ import (
 	"testing"
 )
 
-// Tool returns the path of a tool (hipcc, llvm-objdump, nvcc, python3, chromium, registry): from the
-// variable with its name in capitals (AARCH64_LINUX_GNU_GXX), from .toolchain/bin of the
-// checkout, which `make rocm`, `make python`, `make cuda`, `make registry` and `make executor` fill, or, for a browser and the
-// tools for aarch64, from PATH. Without the tool the test is skipped. If AITER_REQUIRE_TOOLS, a
-// list with commas, contains the tool, the test fails.
+// Tool returns the path of a tool (hipcc, llvm-objdump, nvcc, python3, chromium, registry): the value of the variable with
+// its name in capitals (AARCH64_LINUX_GNU_GXX), else the tool in .toolchain of the checkout, else, for a browser and the
+// tools for aarch64, that in PATH. The targets rocm, python, cuda, registry and executor of the Makefile fill .toolchain.
+// Without the tool the test is skipped; it fails if AITER_REQUIRE_TOOLS, a list with commas, contains the tool.
 func Tool(t testing.TB, name string) string {
 	t.Helper()
 	variable := strings.NewReplacer("-", "_", "+", "X").Replace(strings.ToUpper(name))

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// supportConfig declares the support library, fast to compile.
+// supportConfig declares the support library, with flags with which it compiles fast.
 const supportConfig = `
 [module.module_aiter_ffi]
 include = ["csrc/include"]
