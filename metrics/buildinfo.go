@@ -21,8 +21,8 @@ func buildInfo() prometheus.Gauge {
 	return g
 }
 
-// moduleVersion returns the version of this module in a program, "unknown" without one, and the commit if the program
-// belongs to this module.
+// moduleVersion returns the version of this module in a program, "unknown" if the program does not have one. revision is the
+// commit if the program belongs to this module, else "".
 func moduleVersion(info *debug.BuildInfo) (version, revision string) {
 	version = "unknown"
 	if info == nil {

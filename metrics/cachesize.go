@@ -12,7 +12,7 @@ import (
 // refreshInterval is the shortest time between two reads of the cache folder.
 const refreshInterval = time.Minute
 
-// cacheSize collects the size of a cache, nothing until a cache is set.
+// cacheSize collects the size of a cache. Until a cache is set it collects nothing.
 type cacheSize struct {
 	bytes, artifacts *prometheus.Desc
 

@@ -82,7 +82,7 @@ func New() *Collector {
 			"module", "arch", "result"),
 		reloads: histogram("reload", "duration_seconds",
 			"Time from a changed file until calls run the new code, or until the reload failed.", short, "module", "result"),
-		pulls: histogram("pull", "duration_seconds", "Time to take a set of kernels from a registry.", short, "module", "arch", "result"),
+		pulls: histogram("pull", "duration_seconds", "Time to pull a set of kernels from a registry.", short, "module", "arch", "result"),
 		faults: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "aiter", Subsystem: "pull", Name: "faults_total", Help: "Failed pulls of sets from a registry, by cause.",
 		}, []string{"cause"}),

@@ -25,7 +25,7 @@ func newPoolMemory() poolMemory {
 	return poolMemory{
 		inUse:       desc("in_use_bytes", "Memory of a pool that allocations use."),
 		held:        desc("held_bytes", "Memory that a pool has from the driver, in use or kept for reuse."),
-		allocations: desc("driver_allocations_total", "Allocations for which a pool took memory from the driver."),
+		allocations: desc("driver_allocations_total", "Allocations for which a pool allocated memory from the driver."),
 		reused:      desc("reused_allocations_total", "Allocations that reused memory of the pool."),
 		pools:       map[string]*device.Pool{},
 	}

@@ -32,7 +32,7 @@ func TestPool(t *testing.T) {
 		}
 	}
 	err := testutil.GatherAndCompare(reg, strings.NewReader(`
-# HELP aiter_pool_driver_allocations_total Allocations for which a pool took memory from the driver.
+# HELP aiter_pool_driver_allocations_total Allocations for which a pool allocated memory from the driver.
 # TYPE aiter_pool_driver_allocations_total counter
 aiter_pool_driver_allocations_total{device="cpu",memory="device"} 0
 aiter_pool_driver_allocations_total{device="cpu",memory="pinned"} 1

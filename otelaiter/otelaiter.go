@@ -1,10 +1,13 @@
 // Package otelaiter follows builds, loads and calls with OpenTelemetry.
 //
-//	reg, err := registry.Open(ctx, registry.Options{Observer: otelaiter.New(otelaiter.Options{Calls: true})})
+//	observer, err := otelaiter.New(otelaiter.Options{Calls: true})
+//	...
+//	reg, err := registry.Open(ctx, registry.Options{Observer: observer})
 //
 // Spans are children of the span in the context of the call or build: aiter.call, and inside it for the first call
-// aiter.build (with aiter.lookup, aiter.compile and aiter.link) and aiter.load. Goroutines share a build, whose spans belong
-// to the caller that began it. It is a module of its own, so that programs without OpenTelemetry do not depend on it.
+// aiter.build (with aiter.lookup, aiter.compile and aiter.link) and aiter.load. Goroutines that need the same build share it:
+// its spans belong to the caller that began it. The package is a module of its own, so that programs without OpenTelemetry do
+// not depend on it.
 package otelaiter
 
 import (

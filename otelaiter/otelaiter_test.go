@@ -154,7 +154,7 @@ func TestSpans(t *testing.T) {
 	b.wantAttributes(spans["aiter.load"], "aiter.module=module_small")
 
 	if err := b.call(1); err == nil {
-		t.Fatal("code 1 is no error")
+		t.Fatal("no error for code 1")
 	}
 	paths, spans = b.tree()
 	b.wantTree("a call of loaded code", paths, "request", call)
@@ -178,7 +178,7 @@ func TestFailedBuild(t *testing.T) {
 	b.source.Write("src/small.cpp", "oops\n")
 	b.open(otelaiter.Options{Calls: true})
 	if err := b.call(0); err == nil {
-		t.Fatal("a broken source is no error")
+		t.Fatal("no error for a broken source")
 	}
 	_, spans := b.tree()
 	for _, name := range []string{"aiter.call", "aiter.build", "aiter.compile"} {

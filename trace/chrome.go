@@ -37,10 +37,11 @@ type chromeArgs struct {
 }
 
 // WriteChrome writes the timeline in the Chrome trace event format, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
-// The host is a process whose threads are lanes, each device one whose threads are streams. Arrows lead from launches to kernels.
+// In it the host is a process with a thread for each lane, and a device is a process with a thread for each stream. Arrows lead
+// from launches to kernels.
 func (t *Timeline) WriteChrome(w io.Writer) error {
 	out := bufio.NewWriter(w)
-	c := chromeWriter{out: out, places: map[Track]place{}}
+	c := chromeWriter{out: out, threads: map[Track]chromeThread{}}
 	c.text(`{"displayTimeUnit":"ns","otherData":{"begin":"` + t.Begin.UTC().Format(time.RFC3339Nano) + `"},"traceEvents":[`)
 	c.nameTracks(t.Tracks())
 	ends := map[uint64]Span{}
@@ -62,15 +63,15 @@ func (t *Timeline) WriteChrome(w io.Writer) error {
 	return out.Flush()
 }
 
-// place is the process and the thread of a track.
-type place struct{ process, thread int }
+// chromeThread has the numbers of the process and the thread of a track.
+type chromeThread struct{ process, thread int }
 
 // chromeWriter writes events and keeps its first error.
 type chromeWriter struct {
-	out    *bufio.Writer
-	places map[Track]place
-	some   bool // an event is written
-	err    error
+	out     *bufio.Writer
+	threads map[Track]chromeThread
+	some    bool // an event was written
+	err     error
 }
 
 func (c *chromeWriter) text(s string) {
@@ -105,8 +106,8 @@ func (c *chromeWriter) nameTracks(tracks []Track) {
 			}
 			c.event(chromeEvent{Name: "process_name", Phase: "M", Process: p, Args: chromeName{name}})
 		}
-		at := place{p, len(c.places) + 1}
-		c.places[t] = at
+		at := chromeThread{p, len(c.threads) + 1}
+		c.threads[t] = at
 		c.event(chromeEvent{Name: "thread_name", Phase: "M", Process: at.process, Thread: at.thread, Args: chromeName{t.Name()}})
 	}
 }
@@ -125,7 +126,7 @@ func (t Track) Name() string {
 }
 
 func (c *chromeWriter) span(s Span) {
-	at := c.places[s.Track]
+	at := c.threads[s.Track]
 	c.event(chromeEvent{
 		Name: s.Title(), Category: string(s.Kind), Phase: "X", Time: microseconds(s.Start), Length: microseconds(s.Length),
 		Process: at.process, Thread: at.thread,
@@ -135,7 +136,7 @@ func (c *chromeWriter) span(s Span) {
 
 // arrow connects a span of the host with the device's work.
 func (c *chromeWriter) arrow(from, to Span) {
-	a, b := c.places[from.Track], c.places[to.Track]
+	a, b := c.threads[from.Track], c.threads[to.Track]
 	e := chromeEvent{Name: "queued", Category: "flow", ID: from.Flow}
 	e.Phase, e.Time, e.Process, e.Thread = "s", microseconds(from.Start), a.process, a.thread
 	c.event(e)

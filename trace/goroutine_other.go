@@ -4,8 +4,8 @@ package trace
 
 import "runtime"
 
-// goroutine returns the number of this goroutine, which its stack begins with: "goroutine 12 [running]". It returns 0 if the text is
-// another one.
+// goroutine returns the number of this goroutine, from the beginning of its stack trace: "goroutine 12 [running]". It returns 0 if
+// the trace begins with another text.
 func goroutine() uint64 {
 	var buf [40]byte
 	const prefix = "goroutine "

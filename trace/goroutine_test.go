@@ -16,7 +16,7 @@ func grow(n int) uint64 {
 	return grow(n-1) + uint64(room[n%len(room)])
 }
 
-// Goroutines that run at the same time have different identities, which stay when their stacks move.
+// Goroutines that run at the same time have different identities. An identity does not change when the runtime moves the stack.
 func TestGoroutine(t *testing.T) {
 	const n = 50
 	var mu sync.Mutex
@@ -42,7 +42,7 @@ func TestGoroutine(t *testing.T) {
 	}
 }
 
-// The price of a span does not depend on the depth of the stack.
+// The time that a span takes does not depend on the depth of the stack.
 func BenchmarkSpanDeep(b *testing.B) {
 	r := New(Options{})
 	var deep func(n int)

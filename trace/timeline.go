@@ -52,7 +52,8 @@ func compareSpans(a, b Span) int {
 	return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.Length, a.Length))
 }
 
-// arrange sorts the spans, and gives lanes to those of the host, whose tracks are goroutines so far.
+// arrange sorts the spans and gives those of the host their lanes: as recorded, their tracks are goroutines. It also moves spans of
+// devices so that none begins before its launch, and none overlaps with another one of its stream.
 func (t *Timeline) arrange() {
 	slices.SortStableFunc(t.Spans, compareSpans)
 	launches := map[uint64]Span{}
@@ -61,7 +62,7 @@ func (t *Timeline) arrange() {
 	for i := range t.Spans {
 		s := &t.Spans[i]
 		if s.Track.Device == "" {
-			lanes.place(s)
+			lanes.assign(s)
 			if s.Flow != 0 {
 				launches[s.Flow] = *s
 			}
@@ -87,45 +88,46 @@ func (s *Span) notBefore(t time.Duration) {
 	}
 }
 
-// lanes are the rows for the goroutines of the host.
+// lanes are the tracks for the goroutines of the host.
 type lanes struct {
 	list []lane
-	last map[uint64]int // the lane that a goroutine had, by its number
+	last map[uint64]int // the last lane of a goroutine, by the goroutine's number
 }
 
-// lane is a row: the goroutine that has it, and its spans that are open, the innermost last.
+// lane is a track of the host, which one goroutine at a time uses.
 type lane struct {
-	owner uint64
-	open  []Span
+	owner uint64 // the goroutine
+	open  []Span // its spans that have not ended, the innermost last
 }
 
-// place gives the next span its lane: that of its goroutine, else the first one that is free. The span belongs to the call of the
+// assign gives the next span its lane: that of its goroutine, else the first one that is free. The span belongs to the call of the
 // span around it.
-func (l *lanes) place(s *Span) {
+func (l *lanes) assign(s *Span) {
 	g := s.Track.ID
 	if l.last == nil {
 		l.last = map[uint64]int{}
 	}
 	at, known := l.last[g]
-	if !known || !l.list[at].take(g, s) {
+	if !known || !l.list[at].add(g, s) {
 		at = slices.IndexFunc(l.list, func(n lane) bool { return n.free(s.Start) })
 		if at < 0 {
 			at = len(l.list)
 			l.list = append(l.list, lane{})
 		}
-		l.list[at].take(g, s)
+		l.list[at].add(g, s)
 		l.last[g] = at
 	}
 	s.Track.ID = uint64(at)
 }
 
-// free reports whether all spans of the lane have ended.
+// free reports whether all spans of the lane have ended at a time.
 func (n *lane) free(at time.Duration) bool {
 	return !slices.ContainsFunc(n.open, func(s Span) bool { return s.End() > at })
 }
 
-// take adds a span of a goroutine to the lane, and reports whether it fits: inside a span of the same goroutine, or after all.
-func (n *lane) take(g uint64, s *Span) bool {
+// add adds a span of a goroutine to the lane if it fits: inside a span of the same goroutine, or after all spans. It reports whether
+// it added the span.
+func (n *lane) add(g uint64, s *Span) bool {
 	for len(n.open) > 0 && n.open[len(n.open)-1].End() <= s.Start {
 		n.open = n.open[:len(n.open)-1]
 	}

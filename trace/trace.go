@@ -5,7 +5,9 @@
 //	...
 //	err = rec.Timeline().WriteChrome(file) // for Perfetto and chrome://tracing
 //
-// A nil *Recorder records nothing, and its methods do nothing.
+// A [Span] is a period of work. It lies in a [Track]: a lane of the host, or a stream of a device. A lane holds the spans of one
+// goroutine at a time. A [Timeline] is a set of spans, and a [Recorder] makes it. A nil *Recorder records nothing, and its methods
+// do nothing.
 package trace
 
 import (
@@ -58,7 +60,7 @@ type Span struct {
 // End returns the time at which the span ended.
 func (s Span) End() time.Duration { return s.Start + s.Length }
 
-// Track is the row of a span in a timeline: a lane of the host, or a stream of a device.
+// Track is a row of a timeline: a lane of the host, or a stream of a device. Spans in it are nested or apart.
 type Track struct {
 	Device string `json:"device,omitempty"` // "" for the host
 	ID     uint64 `json:"id"`               // the lane, or the handle of the stream (0: the default stream)

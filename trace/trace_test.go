@@ -45,7 +45,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// Spans of one goroutine share a lane; goroutines that run at the same time have different lanes, and later ones take lanes that are free.
+// Spans of one goroutine share a lane. Goroutines that run at the same time have different lanes, and later ones get lanes that are free.
 func TestLanes(t *testing.T) {
 	r := trace.New(trace.Options{})
 	work := func(name string) {
@@ -190,7 +190,7 @@ type event struct {
 	Args              map[string]any
 }
 
-// The file is what the trace event format and Perfetto's importer require.
+// The file follows the trace event format and the rules of Perfetto's importer.
 func TestChrome(t *testing.T) {
 	var b bytes.Buffer
 	if err := sample().WriteChrome(&b); err != nil {
