@@ -1,10 +1,10 @@
-// Package aiter carries the kernel sources and the configuration inside the
-// binary, so that a program which imports the registry needs no checkout.
+// Package aiter contains the kernel sources and the configuration of this module,
+// so that a program that imports package registry needs no checkout.
 package aiter
 
 import "embed"
 
-// Sources contains config/ and csrc/ as of the build of the program.
+// Sources contains config/ and csrc/, as they were when the program was built.
 // Paths are relative to the project's root, with forward slashes.
 //
 //go:embed config csrc

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// TestDocsLengths checks the limits of documents that have one. Bars and rules of tables are no words.
+// TestDocsLengths checks the lengths of documents that have a limit. Bars and rules of tables do not count as words.
 func TestDocsLengths(t *testing.T) {
 	if n := strings.Count(readText(t, "README.md"), "\n"); n > 150 {
 		t.Errorf("README.md has %d lines, at most 150", n)

@@ -104,7 +104,7 @@ func TestWalks(t *testing.T) {
 // maxBuildDepth is the number of functions from Manager.Build to the start of a compiler, both included.
 const maxBuildDepth = 8
 
-// TestWalkCalls checks that a function before it calls each Go function in the walks, and counts those of a build.
+// TestWalkCalls checks that each Go function in a walk is called by one before it. It also counts the functions of a build.
 func TestWalkCalls(t *testing.T) {
 	var walk [][]string // its rows with Go functions
 	depth := 0
@@ -160,8 +160,8 @@ func calls(t *testing.T, function, file, callee string) bool {
 	return found
 }
 
-// TestDocsPaths checks that the files exist that the documentation links to or names by a path in the
-// checkout.
+// TestDocsPaths checks that each file to which the documentation links, or which it names by a path in the
+// checkout, exists.
 func TestDocsPaths(t *testing.T) {
 	docs, err := filepath.Glob("docs/*.md")
 	if err != nil {
@@ -209,7 +209,7 @@ func TestReadmeProgram(t *testing.T) {
 
 var globalKernel = regexp.MustCompile(`causal_conv1d_(\w+)_kernel\(`)
 
-// TestKernelsReadme checks that the guide to the kernels of causal_conv1d names each in three places: when it runs, the elements
+// TestKernelsReadme checks that the guide to the kernels of causal_conv1d names each in three sections: when it runs, the elements
 // of its threads, and its bytes and registers.
 func TestKernelsReadme(t *testing.T) {
 	const folder = "csrc/kernels/causal_conv1d"
@@ -226,7 +226,7 @@ func TestKernelsReadme(t *testing.T) {
 	if err != nil || len(kernels) < 20 {
 		t.Fatalf("%d kernels, %v", len(kernels), err)
 	}
-	for heading, place := range map[string]string{
+	for heading, pattern := range map[string]string{
 		"Dispatch": `\bNAME\b`, "Threads and data": `\bNAME\b[\w ,]*:`, "Bytes and registers": `(?m)^\|[^|]*\bNAME\b[^|]*\|`,
 	} {
 		_, section, found := strings.Cut(guide, "## "+heading+"\n")
@@ -235,7 +235,7 @@ func TestKernelsReadme(t *testing.T) {
 		}
 		section, _, _ = strings.Cut(section, "\n## ")
 		for name := range kernels {
-			if !regexp.MustCompile(strings.Replace(place, "NAME", name, 1)).MatchString(section) {
+			if !regexp.MustCompile(strings.Replace(pattern, "NAME", name, 1)).MatchString(section) {
 				t.Errorf("%s/README.md, %s does not name the kernel %s", folder, heading, name)
 			}
 		}
@@ -244,7 +244,7 @@ func TestKernelsReadme(t *testing.T) {
 
 var snippet = regexp.MustCompile("(?ms)^In `([\\w./]+)`:\n\n```\\w+\n(.*?)^```$")
 
-// TestTutorialSnippets checks that each snippet of the tutorial is a part of the file that it names. A line of dots in a
+// TestTutorialSnippets checks that the file that a snippet of the tutorial names contains the snippet. A line of dots in a
 // snippet stands for any lines.
 func TestTutorialSnippets(t *testing.T) {
 	const tutorial = "docs/tutorial-operator.md"
@@ -258,10 +258,10 @@ func TestTutorialSnippets(t *testing.T) {
 	}
 	for _, m := range found {
 		rest := readText(t, m[1])
-		for part := range strings.SplitSeq(m[2], "...\n") {
-			_, after, ok := strings.Cut(rest, part)
+		for lines := range strings.SplitSeq(m[2], "...\n") {
+			_, after, ok := strings.Cut(rest, lines)
 			if !ok {
-				t.Errorf("%s: %s does not have, behind the parts before it:\n%s", tutorial, m[1], part)
+				t.Errorf("%s: after the earlier lines of the snippet %s does not have:\n%s", tutorial, m[1], lines)
 				break
 			}
 			rest = after
@@ -286,7 +286,7 @@ func TestTutorialLengths(t *testing.T) {
 			continue // the lines of one module
 		}
 		if lines := strings.Count(readText(t, row[1]), "\n"); lines < want-10 || lines > want+10 {
-			t.Errorf("%s has %d lines, and the tutorial says %d", row[1], lines, want)
+			t.Errorf("%s has %d lines, the tutorial states %d", row[1], lines, want)
 		}
 	}
 }

@@ -119,7 +119,7 @@ func TestLayers(t *testing.T) {
 	}
 	for pkg := range layers {
 		if !found[pkg] {
-			t.Errorf("layers lists %q, which is no package; remove it", pkg)
+			t.Errorf("layers lists %q, which is not a package; remove it", pkg)
 		}
 	}
 }
@@ -158,7 +158,7 @@ func walkSources(visit func(file string) error, extensions ...string) error {
 	})
 }
 
-// sourceImports returns the imports of each Go file that is no test.
+// sourceImports returns the imports of each Go file that is not a test, by file.
 func sourceImports(t *testing.T) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}
@@ -203,7 +203,7 @@ func TestNoInitFunctions(t *testing.T) {
 
 var quotedInclude = regexp.MustCompile(`(?m)^ *# *include "([^"]+)"`)
 
-// kernelCode returns for which side a file below csrc/kernels is: cpu, gpu, or shared, which both sides include.
+// kernelCode returns the side to which a file below csrc/kernels belongs: cpu, gpu, or shared, which both sides include.
 func kernelCode(file string) string {
 	dir, family := path.Dir(file), path.Dir(path.Dir(file)) == "csrc/kernels"
 	switch {
@@ -215,8 +215,8 @@ func kernelCode(file string) string {
 	return "gpu"
 }
 
-// TestKernelHeaders checks that the folder of a kernel's header says whether it is CPU or GPU code, or both, that only shared folders
-// need the suffix _gpu, and that neither side includes a header of the other.
+// TestKernelHeaders checks that the folder of a kernel's header determines whether it is CPU code, GPU code or shared code, that only
+// headers in shared folders have the suffix _gpu, and that neither side includes a header of the other.
 func TestKernelHeaders(t *testing.T) {
 	sides := map[string]int{}
 	err := walkSources(func(file string) error {

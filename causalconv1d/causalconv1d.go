@@ -16,7 +16,7 @@
 // zeros before a shorter sequence.
 //
 // [Ops.Update] is a step of decoding: it convolves the next positions of each sequence,
-// and reads and writes its state. It shifts the state, whose last position is the newest.
+// and reads and writes its state. It shifts the state: the newest position is the last.
 // With CacheSeqlens the state is a circular buffer, and the new positions begin at
 // CacheSeqlens modulo S. The call does not change CacheSeqlens.
 //

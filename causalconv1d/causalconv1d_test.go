@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testenv.WithSharedCache(m.Run)) }
 
-// The generated file is what the line for go generate writes for the configuration.
+// The generated file is the one that the go:generate line writes for the configuration.
 func TestGeneratedFile(t *testing.T) {
 	source, err := os.ReadFile("causalconv1d.go")
 	if err != nil {
@@ -139,7 +139,7 @@ func TestUpdateOfACircularState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, "out", out, []float64{759}) // the values 7, 5 precede place 4 mod 3
+	same(t, "out", out, []float64{759}) // the values 7 and 5 precede entry 4 mod 3
 	same(t, "state", state, []float64{5, 9, 7})
 }
 
