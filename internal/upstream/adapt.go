@@ -15,8 +15,8 @@ import (
 )
 
 // Adapt writes adapters for modules of AIter that no declared module uses: the files of a source tree with opt_compiler.toml, by
-// name. An operator is AIter's function with the prefix aiter_; the adapters make no checks of their own. The error joins a
-// *BindingsError, an *UnknownModuleError or an *AdaptError for each module.
+// name. Each operator has the name of AIter's function with the prefix aiter_. The adapters add no checks to those of the function.
+// The error joins a *BindingsError, an *UnknownModuleError or an *AdaptError for each module that cannot be adapted.
 func (c *Checkout) Adapt(ctx context.Context, d Declared, cc Compiler, names []string) (map[string]string, error) {
 	files := map[string]string{}
 	var toml strings.Builder
@@ -24,8 +24,9 @@ func (c *Checkout) Adapt(ctx context.Context, d Declared, cc Compiler, names []s
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(&toml, "# Operators of AMD's AIter%s, written by aiterctl aiter import --tree. They need AITER_CHECKOUT. Check the marks of "+
-		"written\n# tensors: a tensor is marked if its C++ type is not const, or if its name begins with out.\n\n%s", commitWords(c.Commit), head)
+	fmt.Fprintf(&toml, "# Operators of AMD's AIter%s, written by aiterctl aiter import --tree. They need AITER_CHECKOUT. Check the "+
+		"schemas:\n# they mark a tensor as written if its C++ type is a reference that is not const, or if its name begins with out.\n\n"+
+		"%s", commitWords(c.Commit), head)
 	var errs []error
 	for _, name := range names {
 		if c.Module(name) == nil {
@@ -63,7 +64,7 @@ func (c *Checkout) Adapt(ctx context.Context, d Declared, cc Compiler, names []s
 	return files, errors.Join(errs...)
 }
 
-// AdaptError reports a module without functions that can be adapted.
+// AdaptError reports a module for which Adapt writes no operators.
 type AdaptError struct{ Module, Msg string }
 
 func (e *AdaptError) Error() string { return e.Module + ": " + e.Msg }
@@ -75,7 +76,7 @@ func commitWords(commit string) string {
 	return " at commit " + commit
 }
 
-// defaults returns the text of the defaults of the declarations.
+// defaults returns the section [defaults] of the declarations' configuration as text.
 func (d Declared) defaults() (string, error) {
 	text, err := fs.ReadFile(d.Files, d.Config.Files[0])
 	if err != nil {
@@ -89,7 +90,7 @@ func (d Declared) defaults() (string, error) {
 	return "[defaults]\n" + before, nil
 }
 
-// standinFiles returns the files of the include folders in the tree of the declarations.
+// standinFiles returns the names of the files in the include folders of the declarations' tree.
 func standinFiles(d Declared) map[string]bool {
 	found := map[string]bool{}
 	for _, dir := range d.Standins().Include {
@@ -106,19 +107,19 @@ func standinFiles(d Declared) map[string]bool {
 // adapt adds a module to the configuration, and its units to files.
 func (c *Checkout) adapt(toml *strings.Builder, files map[string]string, m *Module, functions []Function) error {
 	short := strings.ToLower(strings.TrimPrefix(m.Name, "module_"))
-	unit, ops, left := c.exports(m, functions)
+	unit, ops, omitted := c.exports(m, functions)
 	if ops == "" {
-		return &AdaptError{m.Name, "none of its functions can be adapted: " + strings.Join(left, "; ")}
+		return &AdaptError{m.Name, "none of its functions can be adapted: " + strings.Join(omitted, "; ")}
 	}
 	fmt.Fprintf(toml, "\n[module.module_aiter_%s]\ndoc = %s\n", short, quote("AIter's "+m.Name))
-	flags, apart := []string{noTorchTypes}, []string(nil)
+	flags, unitFlags := []string{noTorchTypes}, []string(nil)
 	for _, f := range m.Flags {
 		if f.Unknown {
 			fmt.Fprintf(toml, "# AIter's flag depends on the machine and is left out: %s\n", strings.Join(strings.Fields(f.Text), " "))
 			continue
 		}
 		if f.Text == withoutHost {
-			apart = append(apart, f.Text)
+			unitFlags = append(unitFlags, f.Text)
 			continue
 		}
 		flags = append(flags, strings.Fields(f.Text)...)
@@ -148,24 +149,25 @@ func (c *Checkout) adapt(toml *strings.Builder, files map[string]string, m *Modu
 			continue
 		}
 		name := short + "/" + strings.ReplaceAll(strings.TrimSuffix(strings.TrimPrefix(file, "csrc/"), ext), "/", "_") + ".hip"
-		head, own := "#include <aiter/upstream.h>\n\n", slices.Concat(apart, m.flagsOf(file))
+		head, own := "#include <aiter/upstream.h>\n\n", slices.Concat(unitFlags, m.flagsOf(file))
 		if slices.Contains(own, withoutHost) {
 			head = ""
 		}
 		source(name, fmt.Sprintf("%s#include %q\n", head, strings.TrimPrefix(file, "csrc/")), own)
 	}
 	source(short+"/operators.hip", unit, nil)
-	for _, text := range left {
+	for _, text := range omitted {
 		fmt.Fprintf(toml, "\n# Left out: %s\n", text)
 	}
 	toml.WriteString(ops)
 	return nil
 }
 
-// withoutHost makes AIter's sources and HIP's headers leave out the host's library, which aiter/upstream.h includes.
+// withoutHost is a flag with which AIter's sources and HIP's headers do not include the C++ library of the host. aiter/upstream.h
+// needs that library, so a unit with this flag does not include aiter/upstream.h.
 const withoutHost = "-D__HIPCC_RTC__"
 
-// flagsOf returns the flags of the patterns that a source's name matches, as words.
+// flagsOf returns the flags of the first pattern that the source's name matches, split into words.
 func (m *Module) flagsOf(file string) (flags []string) {
 	for _, f := range m.SourceFlags {
 		if ok, _ := path.Match(f.Pattern, path.Base(file)); ok { // a bad pattern matches nothing
@@ -178,8 +180,9 @@ func (m *Module) flagsOf(file string) (flags []string) {
 	return nil
 }
 
-// exports returns the unit that exports the functions, their declarations as TOML, and what was left out, with reasons.
-func (c *Checkout) exports(m *Module, functions []Function) (unit, ops string, left []string) {
+// exports returns the unit that exports the functions, and the operators' declarations as TOML. omitted are the functions that it
+// leaves out, each with the reason.
+func (c *Checkout) exports(m *Module, functions []Function) (unit, ops string, omitted []string) {
 	var u, o strings.Builder
 	u.WriteString("#include <aiter/upstream.h>\n\n")
 	targets := map[string]string{}
@@ -201,7 +204,7 @@ func (c *Checkout) exports(m *Module, functions []Function) (unit, ops string, l
 			err = f.adaptable(targets[f.Name])
 		}
 		if err != nil {
-			left = append(left, f.Name+": "+err.Error())
+			omitted = append(omitted, f.Name+": "+err.Error())
 			continue
 		}
 		alias := 'a'
@@ -217,10 +220,10 @@ func (c *Checkout) exports(m *Module, functions []Function) (unit, ops string, l
 		u.WriteString(")\n")
 		fmt.Fprintf(&o, "\n[[module.module_aiter_%s.op]]\nname = %s\nschema = %s\n", short, quote("aiter_"+f.Name), quote(s.String()))
 	}
-	return u.String(), o.String(), left
+	return u.String(), o.String(), omitted
 }
 
-// adaptable returns why AITER_UPSTREAM cannot export a function, nil if it can.
+// adaptable returns an error with the reason if AITER_UPSTREAM cannot export a function, else nil.
 func (f Function) adaptable(target string) error {
 	tensors := false
 	for _, p := range f.Params {
@@ -240,14 +243,14 @@ func (f Function) adaptable(target string) error {
 	case f.Result != "void":
 		return fmt.Errorf("it returns %s", f.Result)
 	case !tensors:
-		return errors.New("it has no tensor, whose device a call would use")
+		return errors.New("it has no required tensor, from which a call takes its device")
 	case target == "":
 		return errors.New("the bindings do not name a function for it")
 	}
 	return nil
 }
 
-// spec returns the description of an argument in C++.
+// spec returns the description of an argument for AITER_UPSTREAM in C++, such as arg("x") or integer("mode", 0).
 func spec(a schema.Arg) string {
 	name := strconv.Quote(a.Name)
 	if a.Default != nil {
@@ -265,8 +268,8 @@ func spec(a schema.Arg) string {
 	return "arg(" + name + ")"
 }
 
-// bound returns the functions in C++ that a source with PYBIND11_MODULE binds: of m.def("name", &function, ...) in it and in the macros
-// that it uses.
+// bound returns the C++ functions that a source with PYBIND11_MODULE binds, by their names in Python. It reads
+// m.def("name", &function, ...) in the source, and in the macros that the source uses.
 func (c *Checkout) bound(file, text string) map[string]string {
 	found := map[string]string{}
 	tokens := scanAll(newCScanner(text))
@@ -292,6 +295,7 @@ func (c *Checkout) bound(file, text string) map[string]string {
 	return found
 }
 
+// boundIn adds the functions of all def("name", &function in tokens to found.
 func boundIn(tokens []token, found map[string]string) {
 	for i := 0; i+4 < len(tokens); i++ {
 		if t := tokens[i:]; t[0].text == "def" && t[1].text == "(" && t[2].kind == stringToken && t[3].text == "," && t[4].text == "&" {

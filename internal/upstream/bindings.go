@@ -17,7 +17,7 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// Compiler compiles the bindings of modules for the host. Nothing of them is executed.
+// Compiler compiles the bindings of modules for the host. The compiled code is not executed.
 type Compiler struct {
 	Toolchain *toolchain.Toolchain
 	Target    target.Target
@@ -26,7 +26,7 @@ type Compiler struct {
 // BindingsError reports bindings of a module that cannot be read.
 type BindingsError struct {
 	Module, Source string
-	Msg            string // of the compiler, on one line
+	Msg            string // one line: the compiler's error, or a mistake in the table of bindings
 }
 
 func (e *BindingsError) Error() string {
@@ -36,12 +36,12 @@ func (e *BindingsError) Error() string {
 const (
 	bindingsDir     = "bindings" // in the tree of declarations
 	bindingsSection = "aiter_bindings"
-	bindingsTimeout = 5 * time.Minute
-	maxTable        = 1 << 16
+	bindingsTimeout = 5 * time.Minute // of one compile
+	maxTable        = 1 << 16         // bytes
 )
 
-// functions returns the functions of a module: those that its sources bind with pybind11, and those of its stubs for ctypes. Names
-// of arguments that the bindings lack are those of the stubs.
+// functions returns the functions of a module: those that its sources bind with pybind11, and those of its stubs for ctypes. If the
+// bindings do not name an argument, it has the name in the stub.
 func (c *Checkout) functions(ctx context.Context, d Declared, m *Module, cc Compiler) ([]Function, error) {
 	var list []Function
 	var ctypes []string
@@ -74,7 +74,7 @@ func (c *Checkout) functions(ctx context.Context, d Declared, m *Module, cc Comp
 	return list, nil
 }
 
-// nameParams gives arguments without names those of the stub, or else a number.
+// nameParams names the arguments that have no name yet: as in the stub, else a1, a2 and so on.
 func (c *Checkout) nameParams(f *Function, m *Module) {
 	for _, op := range m.Operators {
 		if op.Function == f.Name && len(op.Args) == len(f.Params) {
@@ -92,7 +92,7 @@ func (c *Checkout) nameParams(f *Function, m *Module) {
 	}
 }
 
-// bindings compiles a source with PYBIND11_MODULE and reads its table.
+// bindings compiles a source with PYBIND11_MODULE and reads the table of bindings in the object.
 func (c *Checkout) bindings(ctx context.Context, d Declared, m *Module, source string, cc Compiler) ([]Function, error) {
 	dir, err := os.MkdirTemp("", "aiter-bindings-")
 	if err != nil {
@@ -140,7 +140,7 @@ func (c *Checkout) bindings(ctx context.Context, d Declared, m *Module, source s
 	return list, nil
 }
 
-// firstError returns the first line with an error of a compiler's output.
+// firstError returns the first line of a compiler's output that contains an error, else the text of err.
 func firstError(output string, err error) string {
 	for line := range strings.Lines(output) {
 		if strings.Contains(line, "error:") {
@@ -167,7 +167,7 @@ func (d Declared) flags() []string {
 	return common
 }
 
-// definitions returns the macros of a module's flags.
+// definitions returns the flags of a module that define or undefine macros.
 func definitions(m *Module) []string {
 	var list []string
 	for _, f := range m.Flags {
@@ -180,7 +180,7 @@ func definitions(m *Module) []string {
 	return list
 }
 
-// tableOf returns the table in an object file.
+// tableOf returns the table of bindings in an object file.
 func tableOf(object string) (string, error) {
 	f, err := elf.Open(object)
 	if err != nil {

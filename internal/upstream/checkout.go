@@ -13,18 +13,18 @@ import (
 	"strings"
 )
 
-// configFile lists the modules in a checkout.
+// configFile is the path of AIter's list of modules in a checkout.
 const configFile = "aiter/jit/optCompilerConfig.json"
 
 // Checkout is a checkout of AIter.
 type Checkout struct {
-	Dir     string
+	Dir     string // as given to Open
 	Commit  string // hexadecimal, "" if the folder has no Git data
 	Modules []*Module
 
 	files fs.FS
 	root  *os.Root
-	texts map[string]string
+	texts map[string]string // contents of the files that were read, by path
 }
 
 // Close releases the folder.
@@ -37,7 +37,7 @@ type NotACheckoutError struct {
 }
 
 func (e *NotACheckoutError) Error() string {
-	return fmt.Sprintf("%s is no checkout of AIter (github.com/ROCm/aiter): %v", e.Dir, e.Err)
+	return fmt.Sprintf("%s is not a checkout of AIter (github.com/ROCm/aiter): %v", e.Dir, e.Err)
 }
 
 func (e *NotACheckoutError) Unwrap() error { return e.Err }
@@ -59,6 +59,7 @@ func Open(dir string) (*Checkout, error) {
 	return c, nil
 }
 
+// isError reports whether err is or wraps an [*Error].
 func isError(err error) bool {
 	var e *Error
 	return errors.As(err, &e)
@@ -91,7 +92,7 @@ func read(files fs.FS) (*Checkout, error) {
 	return c, nil
 }
 
-// text returns the content of a file.
+// text returns the content of a file. The error of a file that is too large or not regular is an [*Error].
 func (c *Checkout) text(file string) (string, error) {
 	if text, ok := c.texts[file]; ok {
 		return text, nil
@@ -119,7 +120,7 @@ func (c *Checkout) text(file string) (string, error) {
 	return c.texts[file], nil
 }
 
-// has reports whether the checkout has the regular file.
+// has reports whether the checkout has a regular file with that path.
 func (c *Checkout) has(file string) bool {
 	if _, ok := c.texts[file]; ok {
 		return true
@@ -169,7 +170,7 @@ func (c *Checkout) Module(name string) *Module {
 // commitOf returns the commit of the working tree, "" if it is unknown.
 func commitOf(dir string) string {
 	git := filepath.Join(dir, ".git")
-	if text := shortFile(git); strings.HasPrefix(text, "gitdir: ") { // of a worktree
+	if text := shortFile(git); strings.HasPrefix(text, "gitdir: ") { // a worktree
 		git = strings.TrimPrefix(text, "gitdir: ")
 		if !filepath.IsAbs(git) {
 			git = filepath.Join(dir, git)
@@ -196,6 +197,7 @@ func commitOf(dir string) string {
 	return hash(cmp.Or(shortFile(filepath.Join(common, ref)), packed))
 }
 
+// hash returns s if it is a commit, else "".
 func hash(s string) string {
 	if len(s) != 40 || strings.Trim(s, "0123456789abcdef") != "" {
 		return ""

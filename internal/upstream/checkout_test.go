@@ -11,7 +11,7 @@ import (
 	"testing/fstest"
 )
 
-// tree returns a checkout with files: pairs of name and text.
+// tree returns a checkout with the given files: pairs of name and text.
 func tree(files ...string) fstest.MapFS {
 	m := fstest.MapFS{}
 	for i := 0; i < len(files); i += 2 {
@@ -82,9 +82,9 @@ func TestReasons(t *testing.T) {
 func TestConfigWrong(t *testing.T) {
 	for text, want := range map[string]string{
 		``:                                 "expected a JSON object",
-		`[]`:                               "expected a JSON object",
+		`[]`:                               "expected a JSON object of modules, got [",
 		`{"module_a": 1}`:                  "module_a: json",
-		`{"module_a": {}} x`:               "text behind the object",
+		`{"module_a": {}} x`:               "text after the object",
 		`{"module_a": {}`:                  "EOF",
 		`{"module_a": {}, "module_a": {}}`: "module_a is declared twice",
 		`{"../a": {}, "": {}}`:             `bad module name "../a"`,
@@ -101,7 +101,7 @@ func TestConfigWrong(t *testing.T) {
 	}
 }
 
-// Links out of a checkout are not followed.
+// Open and Reasons do not follow links that lead out of the checkout.
 func TestOpenLinks(t *testing.T) {
 	dir := t.TempDir()
 	config := module(`"srcs": ["f'{AITER_CSRC_DIR}/a.cu'", "f'{AITER_CSRC_DIR}/b.cu'"]`)

@@ -29,7 +29,7 @@ func (d Difference) String() string {
 	return s + ": " + d.Msg
 }
 
-// Compare returns how the interface of a checkout differs from that of the declarations.
+// Compare returns the differences of got, the interface of a checkout, from want, the interface of the declarations.
 func Compare(want, got *Interface) []Difference {
 	var list []Difference
 	for _, w := range want.Modules {
@@ -60,18 +60,19 @@ func Compare(want, got *Interface) []Difference {
 		for _, f := range g.Functions {
 			if !slices.ContainsFunc(w.Functions, func(x FunctionInterface) bool { return x.Name == f.Name }) {
 				list = append(list, Difference{w.Name, w.Declared, f.Name,
-					"the adapters use the function, and the declarations' interface lacks it"})
+					"the adapters use the function, but " + InterfaceFile + " does not have it"})
 			}
 		}
 	}
 	for _, g := range got.Modules {
 		if !slices.ContainsFunc(want.Modules, func(m ModuleInterface) bool { return m.Name == g.Name }) {
-			list = append(list, Difference{g.Name, g.Declared, "", "the declarations' interface lacks the module"})
+			list = append(list, Difference{g.Name, g.Declared, "", "declared modules use the module, but " + InterfaceFile + " does not have it"})
 		}
 	}
 	return list
 }
 
+// patterns returns flags for sources as texts: "*.cu: -O3".
 func patterns(list []SourceFlags) []string {
 	var out []string
 	for _, f := range list {
@@ -100,7 +101,7 @@ func compareLists(what string, want, got []string, add func(string, ...any)) {
 	}
 }
 
-// compareFunctions reports changes of a signature, for each argument.
+// compareFunctions reports the changes of a signature: of the ABI, the result and each argument.
 func compareFunctions(want, got FunctionInterface, add func(string, ...any)) {
 	if want == got {
 		return
@@ -108,7 +109,7 @@ func compareFunctions(want, got FunctionInterface, add func(string, ...any)) {
 	if want.ABI != got.ABI {
 		add("called with %s, not with %s", abiWords(got.ABI), abiWords(want.ABI))
 	}
-	w, g := readFace(want), readFace(got)
+	w, g := readSignature(want), readSignature(got)
 	if w.result != g.result {
 		add("the result changed from %s to %s", w.result, g.result)
 	}
@@ -150,24 +151,27 @@ func abiWords(a ABI) string {
 	return map[ABI]string{CTypes: "ctypes", Tensors: "aiter_tensor_t", Torch: "PyTorch's tensors"}[a]
 }
 
-// face is a signature by argument.
-type face struct {
-	result string
-	args   []faceArg
+// signature is the signature of a function, split into result and arguments.
+type signature struct {
+	result string // C++ type
+	args   []signatureArg
 }
 
-type faceArg struct{ name, types, preset string }
+// signatureArg is an argument: its name, its C++ type, and its default in the schema, "" for none.
+type signatureArg struct{ name, types, preset string }
 
-func (f face) find(name string) int {
-	return slices.IndexFunc(f.args, func(a faceArg) bool { return a.name == name })
+// find returns the index of the argument with that name, -1 if there is none.
+func (s signature) find(name string) int {
+	return slices.IndexFunc(s.args, func(a signatureArg) bool { return a.name == name })
 }
 
-func readFace(f FunctionInterface) face {
+// readSignature joins the C++ types of a function with the names and defaults in its schema.
+func readSignature(f FunctionInterface) signature {
 	result, rest, _ := strings.Cut(f.Types, " (")
-	out := face{result: result}
+	out := signature{result: result}
 	s, _ := schema.Parse(f.Schema) // the empty schema has no arguments
 	for i, t := range splitArgs(strings.TrimSuffix(rest, ")")) {
-		a := faceArg{name: fmt.Sprintf("a%d", i+1), types: t}
+		a := signatureArg{name: fmt.Sprintf("a%d", i+1), types: t}
 		if i < len(s.Args) {
 			a.name = s.Args[i].Name
 			if v := s.Args[i].Default; v != nil {
@@ -179,9 +183,9 @@ func readFace(f FunctionInterface) face {
 	return out
 }
 
-// CompareDeclared returns the declared operators whose schema differs from that of AIter's function of the same name. Adapters may
-// mark written tensors, take None for a tensor, and add defaults. Operators of another name are not compared: their adapters have a
-// signature of their own.
+// CompareDeclared compares the schemas of declared operators with those of AIter's functions of the same name, and returns the
+// differences. A declared schema may also mark written tensors, allow None for a tensor, and add defaults. Operators with other names are
+// not compared, because their adapters have signatures of their own.
 func CompareDeclared(d Declared, i *Interface) []Difference {
 	var list []Difference
 	for _, m := range i.Modules {

@@ -64,7 +64,7 @@ func smallTree(t *testing.T, edits ...string) *upstream.Checkout {
 	return c
 }
 
-// committed returns the interface for which the declarations of this project are made.
+// committed returns the interface for which the declarations of this project were written.
 func committed(t *testing.T) *upstream.Interface {
 	t.Helper()
 	files, err := settings.Upstream()
@@ -80,7 +80,7 @@ func committed(t *testing.T) *upstream.Interface {
 		t.Fatal(err)
 	}
 	if i.Format() != string(text) {
-		t.Errorf("%s is not as Format writes it", upstream.InterfaceFile)
+		t.Errorf("%s is not the text that Format writes", upstream.InterfaceFile)
 	}
 	return i
 }
@@ -170,7 +170,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestImport reads all types of arguments, and functions for ctypes.
+// TestImport reads functions with arguments of all types, and functions for ctypes.
 func TestImport(t *testing.T) {
 	cc := compiler(t)
 	c := smallTree(t)
@@ -221,7 +221,7 @@ func FuzzParseInterface(f *testing.F) {
 		}
 		for _, m := range i.Modules {
 			if strings.Trim(m.Name, "abcdefghijklmnopqrstuvwxyz0123456789_-") != "" || m.Name == "" {
-				return // Format is for names of modules
+				return // Format supports only valid names of modules
 			}
 		}
 		if again, err := upstream.ParseInterface(i.Format()); err != nil || again.Format() != i.Format() {

@@ -36,7 +36,7 @@ type SourceFlags struct {
 	Flags   []string `json:"flags"`
 }
 
-// folders returns the names of AIter's folders in its expressions. Composable Kernel is a submodule.
+// folders returns the paths that AIter's expressions use, by their names in Python. Composable Kernel is a submodule.
 func folders() names {
 	return names{
 		"AITER_META_DIR": ".", "AITER_ROOT_DIR": ".", "AITER_CSRC_DIR": "csrc", "AITER_GRADLIB_DIR": "gradlib", "CK_DIR": ckFolder,
@@ -49,8 +49,10 @@ const ckFolder = "3rdparty/composable_kernel"
 func (c *Checkout) readConfig(text string) ([]*Module, error) {
 	fail := func(format string, args ...any) error { return &Error{configFile, 0, fmt.Sprintf(format, args...)} }
 	dec := json.NewDecoder(strings.NewReader(text))
-	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
-		return nil, fail("expected a JSON object of modules (%v)", err)
+	if t, err := dec.Token(); err != nil {
+		return nil, fail("expected a JSON object of modules: %v", err)
+	} else if t != json.Delim('{') {
+		return nil, fail("expected a JSON object of modules, got %v", t)
 	}
 	var list []*Module
 	var errs []error
@@ -83,7 +85,7 @@ func (c *Checkout) readConfig(text string) ([]*Module, error) {
 		return nil, fail("%v", err)
 	}
 	if _, err := dec.Token(); err != io.EOF {
-		return nil, fail("text behind the object")
+		return nil, fail("text after the object")
 	}
 	return list, errors.Join(errs...)
 }
@@ -92,7 +94,7 @@ func isModuleName(s string) bool {
 	return s != "" && len(s) < 200 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == ""
 }
 
-// fields reads the fields of a module that matter here.
+// fields reads the fields of a module that [Module] has.
 func (c *Checkout) fields(m *Module, fields map[string]json.RawMessage) error {
 	if err := perSource(m, fields["flags_extra_hip_per_source"]); err != nil {
 		return fmt.Errorf("flags_extra_hip_per_source: %w", err)
@@ -131,7 +133,7 @@ func (c *Checkout) fields(m *Module, fields map[string]json.RawMessage) error {
 	)
 }
 
-// texts returns a string or a list of strings.
+// texts reads a string or a list of strings.
 func texts(raw json.RawMessage) ([]string, error) {
 	if raw == nil || string(raw) == "null" {
 		return nil, nil
@@ -147,7 +149,7 @@ func texts(raw json.RawMessage) ([]string, error) {
 	return list, nil
 }
 
-// perSource reads patterns of sources with flags, which are no expressions.
+// perSource reads the flags for sources, by pattern. Unlike other fields they are plain strings, not Python expressions.
 func perSource(m *Module, raw json.RawMessage) error {
 	if raw == nil {
 		return nil
@@ -163,7 +165,7 @@ func perSource(m *Module, raw json.RawMessage) error {
 	return nil
 }
 
-// addSource adds a file, or the sources in a folder.
+// addSource adds a file, or the sources in a folder, to Sources. It adds a path that the checkout does not have to Missing.
 func (c *Checkout) addSource(m *Module, v value) {
 	name := path.Clean(v.format())
 	if v.unknown || !fs.ValidPath(name) {

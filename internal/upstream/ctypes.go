@@ -22,8 +22,9 @@ func readExports(text string, names []string) []Function {
 	return list
 }
 
-func exportAt(tokens []token, i int) (Function, bool) {
-	f := Function{Name: tokens[i].text, ABI: CTypes, Result: "int"}
+// exportAt reads the function whose name is token i; ok is false if the tokens do not define it.
+func exportAt(tokens []token, i int) (f Function, ok bool) {
+	f = Function{Name: tokens[i].text, ABI: CTypes, Result: "int"}
 	next := tokens[i+1].text
 	macro := i >= 2 && tokens[i-1].text == "(" && strings.HasPrefix(tokens[i-2].text, "AITER_CTYPES_DEFINE_ENTRYPOINT")
 	switch {
@@ -65,26 +66,27 @@ func resultBefore(tokens []token, i int) (string, bool) {
 		start--
 	}
 	words := tokens[start:i]
-	for len(words) > 1 && isExport(words[0].text) {
+	for len(words) > 1 && isSpecifier(words[0].text) {
 		words = words[1:]
 	}
-	if len(words) == 0 || isExport(words[0].text) {
+	if len(words) == 0 || isSpecifier(words[0].text) {
 		return "", false
 	}
 	return cType(words), true
 }
 
-// notAType reports whether a word before a name begins no declaration.
+// notAType reports whether a word before a name is a keyword that cannot be a part of a declaration.
 func notAType(word string) bool {
 	return slices.Contains([]string{"return", "else", "do", "case", "goto", "new", "delete", "throw", "co_return"}, word)
 }
 
-// isExport reports whether a word is a macro, or a specifier, and not a part of the type.
-func isExport(word string) bool {
+// isSpecifier reports whether a word before a function's name is a specifier or a macro, and not a part of the type.
+func isSpecifier(word string) bool {
 	return slices.Contains([]string{"extern", "inline", "static"}, word) || strings.Trim(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") == ""
 }
 
-// parenthesized returns the tokens between the commas of (...), and the position behind it, -1 if it does not end.
+// parenthesized returns the items of the list (...) that begins at token i, and the index of the token after it, -1 if the list does
+// not end.
 func parenthesized(tokens []token, i int) (items [][]token, end int) {
 	depth := 0
 	var item []token
@@ -110,7 +112,7 @@ func parenthesized(tokens []token, i int) (items [][]token, end int) {
 	return nil, -1
 }
 
-// declaredParam reads "type name", with or without a default.
+// declaredParam reads "type name" or "type name = default".
 func declaredParam(item []token) (Param, bool) {
 	for i, t := range item {
 		if t.text == "=" {

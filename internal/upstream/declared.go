@@ -15,10 +15,11 @@ type Declared struct {
 	Files  fs.FS // the tree with the configuration and the adapters
 }
 
-// noTorchTypes is AIter's own switch.
+// noTorchTypes is AIter's flag for code without PyTorch's tensors.
 const noTorchTypes = "-DAITER_NO_TORCH_TYPES=1"
 
-// Standins returns the headers and flags of the declarations.
+// Standins returns the stand-ins of the declarations: the include folders in their tree, and the flags that select branches in AIter's
+// sources.
 func (d Declared) Standins() Standins {
 	s := Standins{Files: d.Files, Flags: []string{noTorchTypes}}
 	for _, m := range d.Config.Modules {
@@ -97,14 +98,14 @@ func exists(files fs.FS, name string) bool {
 	return err == nil
 }
 
-// State is the state of a module: whether it can be used.
+// State tells whether a module of AIter is used, or can be built.
 type State string
 
 // The states.
 const (
 	In       State = "in"       // declared modules have operators of it
-	Possible State = "possible" // no reason against it was found
-	Out      State = "out"      // see its reasons
+	Possible State = "possible" // no reason is known why it cannot be built
+	Out      State = "out"      // it cannot be built; Status.Reasons tells why
 )
 
 // Status is a module of AIter with its state.
@@ -112,8 +113,8 @@ type Status struct {
 	*Module
 	State    State
 	Declared []string // the modules of this project that include its sources
-	Reasons  []Reason // also of a module that is in: some of its functions may need more
-	Needs    []string // libraries of headers that the sources include: rocPRIM, hipCUB
+	Reasons  []Reason // a module with the state In may have some too: they may concern functions that are not declared
+	Needs    []string // header libraries that the sources include: rocPRIM, hipCUB
 }
 
 // Status returns the state of each module, in the order of AIter's configuration.

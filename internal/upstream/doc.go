@@ -5,8 +5,8 @@
 //	aiter/**/*.py                      operators: stubs with the decorator @compile_ops
 //	csrc/                              sources, whose includes are followed
 //
-// Nothing of the checkout is executed. All of it may be hostile: files are opened below the checkout only, and sizes and depths
-// have limits.
+// The package executes nothing of the checkout, and does not trust it: it opens only files below the checkout, and limits the sizes of
+// files and the depth of expressions.
 package upstream
 
 import "fmt"

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// value is the value of a Python expression: None, a bool, an int64, a string, or unknown.
+// value is the value of a Python expression: None (v is nil), a bool, an int64, a string, or unknown.
 type value struct {
 	v       any
 	unknown bool   // it depends on the machine
@@ -35,7 +35,7 @@ func (v value) format() string {
 	return "None"
 }
 
-// truth reports whether Python takes the value as true.
+// truth reports whether the value is true as a condition in Python.
 func (v value) truth() bool {
 	switch x := v.v.(type) {
 	case string:
@@ -48,8 +48,8 @@ func (v value) truth() bool {
 	return false
 }
 
-// names are the values of names in an expression. Other names, and calls of functions, are unknown. os.environ.get(NAME, DEFAULT)
-// is the default, because a checkout's data does not depend on this machine's variables.
+// names are the known values of names in an expression. Other names, and calls of functions, are unknown, except that
+// os.environ.get(NAME, DEFAULT) has the value DEFAULT: the package does not read variables of this machine.
 type names map[string]string
 
 // evaluate returns the value of a Python expression: literals, f-strings, names, attributes, calls, comparisons, conditions.
@@ -124,11 +124,12 @@ func (p *expression) expect(text string) error {
 	return nil
 }
 
-// since returns the source from a token on up to the current one.
+// since returns the source from token start up to the current one, which is not included.
 func (p *expression) since(start int) string {
 	return p.source[p.tokens[start].offset:p.tokens[p.at].offset]
 }
 
+// enter counts a nested expression; the error is that of too many.
 func (p *expression) enter() error {
 	if p.depth++; p.depth > maxDepth {
 		return fmt.Errorf("more than %d nested expressions", maxDepth)
@@ -169,7 +170,7 @@ func (p *expression) condition() (value, error) {
 	return other, nil
 }
 
-// operators reads binary operators from a level on: or, and, not, comparisons, +.
+// operators reads an expression of operators at a level of precedence or a higher one: 0 or, 1 and, 2 not, 3 comparisons, 4 +.
 func (p *expression) operators(level int) (value, error) {
 	levels := [][]string{{"or"}, {"and"}, nil, {"==", "!=", "<", ">", "<=", ">=", "in", "not", "is"}, {"+"}}
 	if level == len(levels) {
@@ -218,7 +219,7 @@ func (p *expression) operators(level int) (value, error) {
 	return v, err
 }
 
-// apply applies an operator. The result is unknown where the operands do not determine it.
+// apply applies a binary operator. The result is unknown if the operands do not determine it; text is its expression.
 func apply(op string, v, w value, text string) value {
 	switch {
 	case op == "or" && !v.unknown && v.truth(), op == "and" && !v.unknown && !v.truth():
@@ -324,6 +325,7 @@ func (p *expression) name(name string) value {
 	return unknown(name)
 }
 
+// trailers reads what follows a value v that begins at token start: .name, (arguments), [index].
 func (p *expression) trailers(v value, start int) (value, error) {
 	for {
 		op, ok := p.accept(".", "(", "[")
@@ -333,7 +335,7 @@ func (p *expression) trailers(v value, start int) (value, error) {
 		switch op {
 		case ".":
 			if t := p.next(); t.kind != nameToken {
-				return v, fmt.Errorf("expected a name behind the dot, got %q", t.text)
+				return v, fmt.Errorf("expected a name after the dot, got %q", t.text)
 			}
 			v = unknown(p.since(start))
 		default:
@@ -353,7 +355,7 @@ func (p *expression) trailers(v value, start int) (value, error) {
 	}
 }
 
-// arguments reads values up to the closing sign, and does not keep the names of keyword arguments.
+// arguments reads values up to the closing bracket. It drops the names of keyword arguments.
 func (p *expression) arguments(closing string) ([]value, error) {
 	var list []value
 	for {
@@ -377,17 +379,17 @@ func (p *expression) arguments(closing string) ([]value, error) {
 // literals joins adjacent string literals.
 func (p *expression) literals(parts []token) (value, error) {
 	var b strings.Builder
-	some := false
+	anyUnknown := false
 	for _, t := range parts {
 		text, isUnknown, err := p.literal(t)
 		if err != nil {
 			return value{}, err
 		}
 		b.WriteString(text)
-		some = some || isUnknown
+		anyUnknown = anyUnknown || isUnknown
 	}
 	if b.Len() > maxText {
 		return value{}, errors.New("the string is too long")
 	}
-	return value{v: b.String(), unknown: some, text: b.String()}, nil
+	return value{v: b.String(), unknown: anyUnknown, text: b.String()}, nil
 }

@@ -59,7 +59,7 @@ func TestEvaluateWrong(t *testing.T) {
 		`[1]`:                                    "expected a value",
 		`lambda: 1`:                              "expected the end",
 		`a.1`:                                    "expected",
-		"\x00":                                   "no text",
+		"\x00":                                   "not text",
 		`f(a, *b)`:                               "expected a value",
 		strings.Repeat("(", 10000):               "more than 100 nested",
 		strings.Repeat("not ", 10000):            "more than 100 nested",
@@ -76,7 +76,7 @@ func TestEvaluateWrong(t *testing.T) {
 	}
 }
 
-// nested returns f-strings in fields of f-strings.
+// nested returns n f-strings, each in a field of the next one.
 func nested(n int) string {
 	s := "1"
 	for range n {

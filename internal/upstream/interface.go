@@ -13,16 +13,16 @@ import (
 	"github.com/aiter-go/aiter/jit/schema"
 )
 
-// InterfaceFile is the file of the declarations' tree with the interface for which they are made.
+// InterfaceFile is the name of the file in the declarations' tree that has the [Interface] for which they were written.
 const InterfaceFile = "interface.toml"
 
-// Interface is what declarations and adapters use of a checkout.
+// Interface is the part of a checkout that declarations and adapters use.
 type Interface struct {
 	Commit  string            `json:"commit"` // "" if unknown
 	Modules []ModuleInterface `json:"modules"`
 }
 
-// ModuleInterface is what they use of a module of AIter.
+// ModuleInterface is the part of a module of AIter that declarations and adapters use.
 type ModuleInterface struct {
 	Name        string              `json:"name"`
 	Declared    []string            `json:"declared"` // the modules of this project that use it
@@ -48,14 +48,14 @@ type UnknownModuleError struct {
 
 func (e *UnknownModuleError) Error() string {
 	if len(e.Reasons) == 0 {
-		return fmt.Sprintf("the checkout has no module %s; aiter modules lists them", e.Name)
+		return fmt.Sprintf("the checkout has no module %s; aiterctl aiter modules lists its modules", e.Name)
 	}
 	return fmt.Sprintf("%s cannot be built: %s", e.Name, e.Reasons[0])
 }
 
-// Import reads the interface of modules of AIter, or of those that declared modules use if names is empty. It lists the functions
-// that the adapters mention, and all of them for a module that is not declared. The error joins a *BindingsError or an
-// *UnknownModuleError for each module.
+// Import reads the interface of the named modules of AIter; without names, of all modules that declared modules use. It lists the
+// functions that the adapters mention, and all functions of a module that no adapter mentions. The error joins a *BindingsError or an
+// *UnknownModuleError for each module that cannot be read.
 func (c *Checkout) Import(ctx context.Context, d Declared, cc Compiler, names []string) (*Interface, error) {
 	list := &Interface{Commit: c.Commit}
 	var errs []error
@@ -112,13 +112,13 @@ func (c *Checkout) importModule(ctx context.Context, d Declared, cc Compiler, s 
 	all := !slices.ContainsFunc(functions, used)
 	for _, f := range functions {
 		if all || used(f) {
-			m.Functions = append(m.Functions, f.face())
+			m.Functions = append(m.Functions, f.toInterface())
 		}
 	}
 	return m, nil
 }
 
-func (f Function) face() FunctionInterface {
+func (f Function) toInterface() FunctionInterface {
 	x := FunctionInterface{Name: f.Name, ABI: f.ABI, Types: f.Types()}
 	if s, err := f.Schema(); err == nil {
 		x.Schema = s.String()
@@ -129,8 +129,8 @@ func (f Function) face() FunctionInterface {
 // Format returns the interface as TOML.
 func (i *Interface) Format() string {
 	var b strings.Builder
-	b.WriteString("# What the declarations and adapters of this folder use of AIter. Written by aiterctl aiter import; aiterctl aiter " +
-		"check\n# compares a checkout with it.\n\n")
+	b.WriteString("# The sources, flags and functions of AIter that the declarations and adapters in this folder use. aiterctl aiter " +
+		"import\n# writes this file; aiterctl aiter check compares a checkout with it.\n\n")
 	fmt.Fprintf(&b, "commit = %s\n", quote(i.Commit))
 	for _, m := range i.Modules {
 		fmt.Fprintf(&b, "\n[module.%s]\ndeclared = %s\nsources = %s\nflags = %s\n",
@@ -183,7 +183,7 @@ func quoteAll(list []string) string {
 	return "[\n  " + strings.Join(quoted, ",\n  ") + ",\n]"
 }
 
-// ParseInterface reads what Format writes.
+// ParseInterface reads the TOML that [Interface.Format] writes. The error names the key or the function that is wrong.
 func ParseInterface(text string) (*Interface, error) {
 	var file struct {
 		Commit string

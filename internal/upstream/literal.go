@@ -15,7 +15,7 @@ func (p *expression) literal(t token) (text string, unknown bool, err error) {
 	case err != nil:
 		return "", false, err
 	case strings.ContainsRune(prefix, 'b'):
-		return "", false, errors.New("a bytes literal, expected a string")
+		return "", false, errors.New("expected a string, got a bytes literal")
 	case strings.ContainsRune(prefix, 'f'):
 		return p.formatted(body, strings.ContainsRune(prefix, 'r'))
 	case strings.ContainsRune(prefix, 'r'):
@@ -25,11 +25,11 @@ func (p *expression) literal(t token) (text string, unknown bool, err error) {
 	return text, false, err
 }
 
-// splitLiteral returns the prefix in lower case and the text between the quotes.
+// splitLiteral returns the prefix of a literal in lower case, and the text between its quotes.
 func splitLiteral(text string) (prefix, body string, err error) {
 	i := strings.IndexAny(text, `'"`)
 	if i < 0 {
-		return "", "", fmt.Errorf("%q is no string literal", text)
+		return "", "", fmt.Errorf("%q is not a string literal", text)
 	}
 	prefix, body = strings.ToLower(text[:i]), text[i:]
 	for _, quote := range []string{`"""`, `'''`, `"`, `'`} {
@@ -40,10 +40,10 @@ func splitLiteral(text string) (prefix, body string, err error) {
 	return "", "", fmt.Errorf("the string %s does not end", text)
 }
 
-// formatted returns the text of an f-string.
+// formatted returns the text of an f-string, and whether a part of it is unknown.
 func (p *expression) formatted(body string, raw bool) (string, bool, error) {
 	var b strings.Builder
-	some := false
+	anyUnknown := false
 	for body != "" {
 		i := strings.IndexAny(body, "{}")
 		if i < 0 {
@@ -74,15 +74,15 @@ func (p *expression) formatted(body string, raw bool) (string, bool, error) {
 			return "", false, err
 		}
 		b.WriteString(v.format())
-		some, body = some || v.unknown, rest
+		anyUnknown, body = anyUnknown || v.unknown, rest
 		if b.Len() > maxText {
 			return "", false, errors.New("the string is too long")
 		}
 	}
-	return b.String(), some, nil
+	return b.String(), anyUnknown, nil
 }
 
-// fieldOf returns the expression of a field {expression} of an f-string, and the text behind it.
+// fieldOf returns the expression of the field {expression} with which text begins, and the text after the field.
 func fieldOf(text string) (field, rest string, err error) {
 	if text[0] == '}' {
 		return "", "", errors.New(`f-string: a single "}"; write "}}" for a brace`)
@@ -105,7 +105,7 @@ func fieldOf(text string) (field, rest string, err error) {
 			return text[1:i], text[i+1:], nil
 		case strings.IndexByte(")]}", c) >= 0:
 			if depth--; depth < 0 {
-				return "", "", fmt.Errorf("f-string: %q without its opening", string(c))
+				return "", "", fmt.Errorf("f-string: %q without its opening bracket", string(c))
 			}
 		case depth == 0 && c == ':', depth == 0 && c == '!' && i+1 < len(text) && text[i+1] != '=':
 			return "", "", errors.New("f-string: formats and conversions of a field are not supported")

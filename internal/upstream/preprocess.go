@@ -21,7 +21,8 @@ func truthOf(b bool) truth3 {
 	return no
 }
 
-// macros are the macros that are known to be defined, with their values, and with "" those that are known not to be.
+// macros has the values of macros that are known to be defined, and "" for macros that are known not to be defined. Other macros are
+// unclear.
 type macros map[string]string
 
 // macrosOf returns the macros of a HIP compile with these flags.
@@ -42,18 +43,18 @@ func macrosOf(flags []string) macros {
 
 // include is a directive #include.
 type include struct {
-	name   string
-	angle  bool
-	line   int
-	unsure bool // its condition is unclear
+	name    string
+	angle   bool // <name>, not "name"
+	line    int
+	unclear bool // it depends on a condition that is unclear
 }
 
 // includes returns the includes of a C++ text whose conditions are not known to be false.
 func includes(text string, known macros) []include {
 	var list []include
 	type level struct {
-		now  truth3 // of this branch
-		done truth3 // whether a branch before it was taken
+		taken   truth3 // the condition of the current branch
+		earlier truth3 // whether the current branch or one before it was taken
 	}
 	var levels []level
 	for _, d := range directives(text) {
@@ -64,12 +65,12 @@ func includes(text string, known macros) []include {
 			levels = append(levels, level{v, v})
 		case "elif":
 			if top >= 0 {
-				v := min(known.condition("if", d.rest), -levels[top].done)
-				levels[top].now, levels[top].done = v, max(levels[top].done, v)
+				v := min(known.condition("if", d.rest), -levels[top].earlier)
+				levels[top].taken, levels[top].earlier = v, max(levels[top].earlier, v)
 			}
 		case "else":
 			if top >= 0 {
-				levels[top].now = -levels[top].done
+				levels[top].taken = -levels[top].earlier
 			}
 		case "endif":
 			if top >= 0 {
@@ -78,10 +79,10 @@ func includes(text string, known macros) []include {
 		case "include":
 			live := yes
 			for _, l := range levels {
-				live = min(live, l.now)
+				live = min(live, l.taken)
 			}
 			if inc, ok := includeOf(d.rest); ok && live != no {
-				inc.line, inc.unsure = d.line, live == unclear
+				inc.line, inc.unclear = d.line, live == unclear
 				list = append(list, inc)
 			}
 		}
@@ -92,7 +93,8 @@ func includes(text string, known macros) []include {
 	return list
 }
 
-func includeOf(rest string) (include, bool) {
+// includeOf reads the argument of a directive #include; ok is false for a macro.
+func includeOf(rest string) (inc include, ok bool) {
 	for _, q := range []string{`""`, "<>"} {
 		if strings.HasPrefix(rest, q[:1]) {
 			if end := strings.IndexByte(rest[1:], q[1]); end > 0 {
@@ -103,6 +105,7 @@ func includeOf(rest string) (include, bool) {
 	return include{}, false
 }
 
+// directive is a directive of the preprocessor: #name rest.
 type directive struct {
 	name, rest string
 	line       int
@@ -118,7 +121,7 @@ func directives(text string) []directive {
 		at := line
 		line += strings.Count(full, "\n") + 1
 		text = strings.TrimPrefix(text[n:], "\n")
-		// Directives in a comment over several lines do not count.
+		// A line inside a comment of several lines is not a directive.
 		start, hidden := withoutComments(full)
 		if hidden {
 			end := strings.Index(text, "*/")
@@ -139,7 +142,8 @@ func directives(text string) []directive {
 	return list
 }
 
-// withoutComments removes the comments of a line; open reports whether one continues behind it. Text in quotes is no comment.
+// withoutComments removes the comments of a line. open reports whether the last one continues on the next line. "//" and "/*" in quotes
+// do not begin a comment.
 func withoutComments(s string) (text string, open bool) {
 	if !strings.Contains(s, "/") {
 		return s, false
@@ -173,7 +177,7 @@ func withoutComments(s string) (text string, open bool) {
 	return b.String(), false
 }
 
-// condition evaluates #if, #ifdef or #ifndef.
+// condition evaluates the condition of #if, #ifdef or #ifndef.
 func (m macros) condition(kind, rest string) truth3 {
 	switch kind {
 	case "ifdef":
@@ -196,7 +200,7 @@ func (m macros) defined(name string) truth3 {
 	return unclear
 }
 
-// number is an integer of a condition.
+// number is the value of a part of a condition.
 type number struct {
 	n       int64
 	unclear bool
@@ -240,7 +244,8 @@ func (c *conditionParser) binary(level int) (number, bool) {
 	return v, ok
 }
 
-// operator consumes an operator. || and && are two tokens each.
+// operator consumes one of the operators and returns it, "" if none follows. With pair it consumes two equal tokens, || or &&, which
+// list has as "|" or "&".
 func (c *conditionParser) operator(list []string, pair bool) string {
 	if pair {
 		if len(c.tokens)-c.at > 1 && c.tokens[c.at].text == list[0] && c.tokens[c.at+1].text == list[0] {
@@ -295,7 +300,7 @@ func (c *conditionParser) unary() (number, bool) {
 	switch {
 	case c.accept("!"):
 		v, ok := c.unary()
-		return number{max(0, 1-abs(v.n)), v.unclear}, ok
+		return number{1 - nonzero(v.n), v.unclear}, ok
 	case c.accept("("):
 		v, ok := c.binary(0)
 		return v, ok && c.accept(")")
@@ -326,7 +331,8 @@ func (c *conditionParser) unary() (number, bool) {
 	return number{}, false
 }
 
-func abs(n int64) int64 {
+// nonzero returns 1 for a number other than 0, else 0.
+func nonzero(n int64) int64 {
 	if n != 0 {
 		return 1
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Reason is why a module cannot be built as it is.
+// Reason is a reason why a module cannot be built without changes.
 type Reason struct {
 	What  string // "torch", "Composable Kernel", "assembly code objects", "generator", ...
 	Where string // the evidence: "csrc/include/moe_ck.h:3 includes <torch/all.h>"
@@ -26,28 +26,29 @@ const (
 	missingHeader  = "missing header"
 )
 
-// libraries returns the first folders of included names that belong to a library. "" needs no library besides HIP's.
+// libraries returns the library of an included header, by the first folder of its name or by the whole name. "" stands for HIP and for
+// header libraries, which are not a reason.
 func libraries() map[string]string {
 	return map[string]string{
 		"torch": needsTorch, "ATen": needsTorch, "c10": needsTorch, "caffe2": needsTorch, "Python.h": needsTorch,
 		"ck": needsCK, "ck_tile": needsCK, "fmha_fwd.hpp": needsCK, "fmha_bwd.hpp": needsCK,
-		"hip": "", "pybind11": "", "sys": "", "hipcub": "", "rocprim": "", // and see headerLibraries
+		"hip": "", "pybind11": "", "sys": "", "hipcub": "", "rocprim": "", // the last two are in headerLibraries
 		"hiprand": "hipRAND", "rocrand": "hipRAND", "hipblaslt": "hipBLASLt", "rocblas": "rocBLAS", "hipblas": "hipBLAS",
 		"rocsolver": "rocSOLVER", "fmt": "fmt", "openssl": "OpenSSL", "kittens.cuh": "HipKittens",
 	}
 }
 
-// headerLibraries are the first folders of names of libraries that are headers alone, which ROCm has and Debian has in packages of
-// their own.
+// headerLibraries returns the libraries that consist of headers alone, by the first folder of an included name. ROCm contains them;
+// Debian has a package for each.
 func headerLibraries() map[string]string {
 	return map[string]string{"hipcub": "hipCUB", "rocprim": "rocPRIM"}
 }
 
-// Standins is the tree of this project that replaces headers, with its include folders.
+// Standins are headers of this project that AIter's sources include in place of a library's headers, such as Composable Kernel's.
 type Standins struct {
 	Files   fs.FS
 	Include []string // relative to Files
-	Flags   []string // of the compiler, whose macros select branches
+	Flags   []string // of the compiler; their macros select branches of the sources
 }
 
 // reader follows the includes of a module.
@@ -58,16 +59,16 @@ type reader struct {
 	include  []string
 	seen     map[string]bool
 	reasons  []Reason
-	needs    []string // libraries of headers
+	needs    []string // header libraries
 }
 
-// Reasons returns why a module cannot be built without Python, PyTorch and Composable Kernel, none if it can be built.
+// Reasons returns the reasons why a module cannot be built without Python, PyTorch and Composable Kernel, none if it can be built.
 func (c *Checkout) Reasons(m *Module, standins Standins) []Reason {
 	reasons, _ := c.reasons(m, standins)
 	return reasons
 }
 
-// reasons also returns the libraries of headers that the sources include.
+// reasons returns the reasons, and the header libraries that the sources include.
 func (c *Checkout) reasons(m *Module, standins Standins) ([]Reason, []string) {
 	flags := slices.Clone(standins.Flags)
 	for _, f := range m.Flags {
@@ -111,10 +112,10 @@ func (c *Checkout) reasons(m *Module, standins Standins) ([]Reason, []string) {
 	return r.sorted(m), r.needs
 }
 
-// assemblyClass loads a code object in AIter.
+// assemblyClass is the C++ class with which AIter loads an assembly code object.
 const assemblyClass = "AiterAsmKernel"
 
-// uses returns the line of a file that has the identifier, 0 if none has.
+// uses returns the first line of a file that has the identifier, 0 if none has it.
 func (r *reader) uses(file, word string) int {
 	text, err := r.c.text(file)
 	if err != nil || !strings.Contains(text, word) {
@@ -128,8 +129,8 @@ func (r *reader) uses(file, word string) int {
 	return 0
 }
 
-// sorted returns the reasons in the order of their kinds. Headers that Composable Kernel or a generator supplies are no reasons of
-// their own.
+// sorted returns the reasons in the order of their kinds. It leaves out missing headers if Composable Kernel or a generator may supply
+// them.
 func (r *reader) sorted(m *Module) []Reason {
 	order := []string{needsTorch, needsCK, needsAssembly, needsGenerator, missingSource, missingHeader}
 	rank := func(x Reason) int {
@@ -146,7 +147,7 @@ func (r *reader) sorted(m *Module) []Reason {
 
 func isCK(name string) bool { return name == ckFolder || strings.HasPrefix(name, ckFolder+"/") }
 
-// add adds a reason, of each kind the first one, and of missing files all.
+// add adds a reason: the first one of each kind, and every missing file.
 func (r *reader) add(what, where string) {
 	if what == missingSource || what == missingHeader || !slices.ContainsFunc(r.reasons, func(x Reason) bool { return x.What == what }) {
 		if x := (Reason{what, where}); !slices.Contains(r.reasons, x) {
@@ -193,12 +194,12 @@ func (r *reader) text(file string) (string, error) {
 	return r.c.text(file)
 }
 
-// find returns the file of the checkout or the stand-in that a file includes, "" for one of another origin. It adds a reason if
-// nothing has it.
+// find returns the file that the include inc in file from leads to: a file of the checkout, or a stand-in with standinMark. It returns
+// "" for other headers, and adds a reason for those that neither HIP, the standard library nor a header library has.
 func (r *reader) find(inc include, from string) string {
-	var places []string
+	var candidates []string
 	if !inc.angle && !strings.HasPrefix(from, standinMark) {
-		places = append(places, path.Join(path.Dir(from), inc.name))
+		candidates = append(candidates, path.Join(path.Dir(from), inc.name))
 	}
 	for _, dir := range r.standins.Include {
 		if name := path.Join(dir, inc.name); fs.ValidPath(name) {
@@ -208,16 +209,16 @@ func (r *reader) find(inc include, from string) string {
 		}
 	}
 	for _, dir := range r.include {
-		places = append(places, path.Join(dir, inc.name))
+		candidates = append(candidates, path.Join(dir, inc.name))
 	}
-	for _, name := range places {
+	for _, name := range candidates {
 		if fs.ValidPath(name) && r.c.has(name) {
 			return name
 		}
 	}
 	first, rest, nested := strings.Cut(inc.name, "/")
 	library, isLibrary := libraries()[first]
-	if need := headerLibraries()[first]; need != "" && !slices.Contains(r.needs, need) && !inc.unsure {
+	if need := headerLibraries()[first]; need != "" && !slices.Contains(r.needs, need) && !inc.unclear {
 		r.needs = append(r.needs, need)
 	}
 	quoted := `"` + inc.name + `"`
@@ -226,7 +227,7 @@ func (r *reader) find(inc include, from string) string {
 	}
 	where := fmt.Sprintf("%s:%d includes %s", from, inc.line, quoted)
 	switch {
-	case isLibrary && library == "", inc.angle && !nested && isStandard(inc.name), inc.unsure:
+	case isLibrary && library == "", inc.angle && !nested && isStandard(inc.name), inc.unclear:
 	case isLibrary && (nested && rest != "" || first == inc.name):
 		r.add(library, where)
 	case strings.HasPrefix(inc.name, "ck_tile"):

@@ -15,7 +15,7 @@ const (
 	stringToken           // with prefix and quotes
 	signToken             // operators and brackets
 	lineToken             // the end of a logical line of Python
-	badToken              // text says why
+	badToken              // text is the error
 )
 
 // token is a token of Python or, from [newCScanner], of C++.
@@ -26,12 +26,12 @@ type token struct {
 	line   int
 }
 
-// scanner splits Python or C++ into tokens. It drops comments; in C++ also directives of the preprocessor.
+// scanner splits Python or C++ into tokens. It drops comments, and in C++ the directives of the preprocessor.
 type scanner struct {
 	text  string
 	at    int
 	line  int
-	depth int  // of brackets, within which Python has no line ends
+	depth int  // open brackets; within them a line of Python does not end
 	c     bool // C++
 	fresh bool // nothing but white space on this line yet
 }
@@ -39,10 +39,10 @@ type scanner struct {
 func newScanner(text string) *scanner  { return &scanner{text: text, line: 1, fresh: true} }
 func newCScanner(text string) *scanner { return &scanner{text: text, line: 1, c: true, fresh: true} }
 
-// signs are the operators of more than one byte that matter; others may be split.
+// signs are the operators of several bytes that are one token. The scanner splits other operators into their characters.
 var signs = []string{"...", "->", "**", "==", "!=", "<=", ">=", "::", ":="}
 
-// next returns the next token, forever an endToken at the end.
+// next returns the next token. At the end of the text each call returns an endToken.
 func (s *scanner) next() token {
 	for s.at < len(s.text) {
 		rest := s.text[s.at:]
@@ -86,12 +86,14 @@ func (s *scanner) skip(n int) {
 	s.at += n
 }
 
+// bad returns a badToken and ends the text.
 func (s *scanner) bad(why string) token {
 	t := token{badToken, why, s.at, s.line}
 	s.at = len(s.text)
 	return t
 }
 
+// take returns the next n bytes as a token.
 func (s *scanner) take(kind tokenKind, n int) token {
 	t := token{kind, s.text[s.at : s.at+n], s.at, s.line}
 	s.skip(n)
@@ -112,7 +114,7 @@ func (s *scanner) token(rest string) token {
 	case r == '"' || r == '\'':
 		return s.quoted(0)
 	case r < ' ' || r == 0x7f || r == utf8.RuneError && size <= 1:
-		return s.bad("a byte that is no text")
+		return s.bad("a byte that is not text")
 	}
 	for _, sign := range signs {
 		if strings.HasPrefix(rest, sign) {
@@ -136,7 +138,7 @@ func (s *scanner) isPrefix(word string) bool {
 	return strings.Trim(strings.ToLower(word), "rbfu") == ""
 }
 
-// quoted returns the string literal behind a prefix of n bytes.
+// quoted returns the string literal that begins with a prefix of n bytes.
 func (s *scanner) quoted(n int) token {
 	rest := s.text[s.at:]
 	if s.c && n > 0 && rest[n-1] == 'R' {
@@ -159,7 +161,7 @@ func (s *scanner) quoted(n int) token {
 	return s.bad("a string does not end")
 }
 
-// rawString returns a literal R"x(...)x" of C++ with a prefix of n bytes.
+// rawString returns a literal R"x(...)x" of C++ that begins with a prefix of n bytes.
 func (s *scanner) rawString(n int) token {
 	rest := s.text[s.at:]
 	open := strings.IndexByte(rest[n:], '(')
@@ -174,6 +176,7 @@ func (s *scanner) rawString(n int) token {
 	return s.take(stringToken, n+open+end+len(closing))
 }
 
+// wordLen returns the length of the identifier with which s begins.
 func wordLen(s string) int {
 	for i, r := range s {
 		if r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) {
@@ -183,6 +186,7 @@ func wordLen(s string) int {
 	return len(s)
 }
 
+// numberLen returns the length of the number with which s begins, in bytes.
 func numberLen(s string) int {
 	n := 1
 	for n < len(s) {
@@ -196,6 +200,7 @@ func numberLen(s string) int {
 	return n
 }
 
+// lineEnd returns the index of the first line break, else the length.
 func lineEnd(s string) int {
 	if n := strings.IndexByte(s, '\n'); n >= 0 {
 		return n
@@ -203,7 +208,7 @@ func lineEnd(s string) int {
 	return len(s)
 }
 
-// logicalEnd is like lineEnd for a line that backslashes continue.
+// logicalEnd returns the end of the first logical line: a backslash at its end continues a line.
 func logicalEnd(s string) int {
 	for n := 0; ; {
 		end := n + lineEnd(s[n:])

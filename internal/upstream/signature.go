@@ -14,7 +14,7 @@ type Function struct {
 	Name   string
 	ABI    ABI
 	Result string // C++ type
-	Status bool   // the result says whether the call succeeded
+	Status bool   // the result reports whether the call succeeded; it is not a result of the operator
 	Params []Param
 }
 
@@ -35,8 +35,8 @@ func (f Function) Types() string {
 	return f.Result + " (" + strings.Join(types, ", ") + ")"
 }
 
-// Schema returns the signature in the language of schemas, without the marks of written tensors, which AIter's types do not show.
-// The stream of a ctypes function is left out. The error names a type that schemas lack.
+// Schema returns the signature as a schema. The schema does not mark written tensors, because AIter's types do not show them, and it
+// leaves out the stream of a ctypes function. The error names an argument whose type schemas do not have.
 func (f Function) Schema() (schema.Schema, error) {
 	s := schema.Schema{}
 	for i, p := range f.Params {
@@ -73,7 +73,7 @@ func (f Function) Schema() (schema.Schema, error) {
 	return s, nil
 }
 
-// schemaType returns the type of schemas for a C++ type.
+// schemaType returns the type in a schema for a C++ type. enum tells that the C++ type is an enum.
 func schemaType(c string, enum bool) (schema.Type, error) {
 	plain := strings.TrimSpace(strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(c), "const "), "&"))
 	if inner, ok := template(plain, "std::optional"); ok {
@@ -87,7 +87,7 @@ func schemaType(c string, enum bool) (schema.Type, error) {
 			schema.Bool: schema.BoolList, schema.Str: schema.StrList}
 		kind, known := list[t.Kind]
 		if err == nil && (!known || t.Optional) {
-			err = fmt.Errorf("no type of schemas for %s", c)
+			err = fmt.Errorf("schemas have no type for %s", c)
 		}
 		return schema.Type{Kind: kind}, err
 	}
@@ -112,7 +112,7 @@ func schemaType(c string, enum bool) (schema.Type, error) {
 		"uintptr_t", "intptr_t":
 		return schema.Type{Kind: schema.Int}, nil
 	}
-	return schema.Type{}, fmt.Errorf("no type of schemas for %s", c)
+	return schema.Type{}, fmt.Errorf("schemas have no type for %s", c)
 }
 
 // template returns the argument of name<argument>.
@@ -130,8 +130,7 @@ const (
 	defaultMark = "\x1e"
 )
 
-// readTable returns the functions in a table of bindings. Functions whose names begin with an underscore and that set the stream are
-// left out.
+// readTable returns the functions in a table of bindings. It leaves out AIter's function that sets the stream.
 func readTable(table string) ([]Function, error) {
 	var list []Function
 	for line := range strings.Lines(table) {
@@ -151,13 +150,13 @@ func readTable(table string) ([]Function, error) {
 	return list, nil
 }
 
-// readBinding reads name, type, kinds, and the py::args.
+// readBinding reads the fields of a function: its name, its C++ type, a letter for each argument (e for an enum), and the py::args.
 func readBinding(fields []string) (Function, error) {
 	f := Function{Name: fields[0], ABI: Tensors}
 	_, pretty, _ := strings.Cut(fields[1], "[F = ")
 	result, params, ok := strings.Cut(strings.TrimSuffix(pretty, "]"), " (*)(")
 	if !ok || !strings.HasSuffix(params, ")") {
-		return f, fmt.Errorf("%q is no function", fields[1])
+		return f, fmt.Errorf("%q is not the type of a function", fields[1])
 	}
 	f.Result = result
 	types := splitArgs(params[:len(params)-1])
@@ -209,9 +208,9 @@ func splitArgs(s string) []string {
 	return list
 }
 
-// readDefault reads a default of the table: a letter and the value.
+// readDefault reads a default of the table: a letter for its type, then the value.
 func readDefault(s string) (schema.Value, error) {
-	bad := fmt.Errorf("a default that schemas lack: %q", s)
+	bad := fmt.Errorf("schemas have no default %q", s)
 	if s == "" {
 		return schema.Value{}, bad
 	}

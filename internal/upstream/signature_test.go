@@ -37,13 +37,13 @@ func TestReadTableWrong(t *testing.T) {
 	for text, want := range map[string]string{
 		"x\n":                                  `has the line "x\n"`,
 		row("", f, "--"):                       "has the line",
-		row("f", "[F = int]", ""):              "is no function",
+		row("f", "[F = int]", ""):              "is not the type of a function",
 		row("f", f, "-"):                       "2 types for 1 arguments",
 		row("f", f, "--", "a"):                 "1 names for 2 arguments",
-		row("f", f, "--", "a=>", "b"):          "argument a: a default that schemas lack",
-		row("f", f, "--", "a=>?", "b"):         "a default that schemas lack",
-		row("f", f, "--", "a=>ix", "b"):        "a default that schemas lack",
-		row("f", f, "--", "a", "b=>fzzzzzzzz"): "argument b: a default that schemas lack",
+		row("f", f, "--", "a=>", "b"):          "argument a: schemas have no default",
+		row("f", f, "--", "a=>?", "b"):         "schemas have no default",
+		row("f", f, "--", "a=>ix", "b"):        "schemas have no default",
+		row("f", f, "--", "a", "b=>fzzzzzzzz"): "argument b: schemas have no default",
 	} {
 		if list, err := readTable(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, error %v, want %q", text, list, err, want)

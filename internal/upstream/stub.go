@@ -4,7 +4,7 @@ import (
 	"strings"
 )
 
-// Operator is a stub of AIter's Python: a function with the decorator @compile_ops.
+// Operator is a stub in AIter's Python code: a function with the decorator @compile_ops.
 type Operator struct {
 	Name     string // in Python
 	Function string // in the library
@@ -15,7 +15,7 @@ type Operator struct {
 	Line     int
 }
 
-// ABI says how Python calls a function.
+// ABI is the way in which Python calls a function of a library.
 type ABI string
 
 // The ABIs.
@@ -60,6 +60,7 @@ func readStubs(file, text string) ([]Operator, error) {
 	return r.operators, nil
 }
 
+// stubReader reads the stubs of one file.
 type stubReader struct {
 	tokens    []token
 	i         int
@@ -74,7 +75,7 @@ func (r *stubReader) at(text string) bool {
 	return t.text == text && (t.kind == signToken || t.kind == nameToken)
 }
 
-// skipLine moves to the token behind the end of the logical line.
+// skipLine moves to the first token after the logical line.
 func (r *stubReader) skipLine() {
 	for !r.done() {
 		kind := r.tokens[r.i].kind
@@ -85,7 +86,7 @@ func (r *stubReader) skipLine() {
 	}
 }
 
-// constant notes NAME = "text", which later stubs may use.
+// constant records the value of an assignment NAME = "text", for later stubs.
 func (r *stubReader) constant() {
 	t := r.tokens[r.i:]
 	if len(t) > 3 && t[0].kind == nameToken && t[1].text == "=" && t[2].kind == stringToken && t[3].kind == lineToken {
@@ -95,9 +96,9 @@ func (r *stubReader) constant() {
 	}
 }
 
-// stub reads (arguments) of the decorator, other decorators, and the function's head.
-func (r *stubReader) stub() (Operator, string) {
-	op := Operator{ABI: Torch}
+// stub reads the arguments of the decorator, other decorators, and the head of the function. problem is "" if it could read them.
+func (r *stubReader) stub() (op Operator, problem string) {
+	op = Operator{ABI: Torch}
 	given, err := r.list()
 	if err != "" {
 		return op, err
@@ -110,7 +111,7 @@ func (r *stubReader) stub() (Operator, string) {
 		r.i++
 	}
 	if !r.at("def") {
-		return op, "expected a function behind the decorator"
+		return op, "expected a function after the decorator"
 	}
 	op.Name = r.tokens[r.i+1].text
 	if r.i += 2; !r.at("(") {
@@ -130,7 +131,7 @@ func (r *stubReader) stub() (Operator, string) {
 	return op, ""
 }
 
-// list reads (...) and returns the tokens between its commas.
+// list reads (...) and returns its items, which commas separate.
 func (r *stubReader) list() (items [][]token, problem string) {
 	depth := 0
 	var item []token
@@ -192,7 +193,7 @@ func (r *stubReader) decorated(op *Operator, given [][]token) {
 	}
 }
 
-// stubArg splits "name: type = default"; ok is false for the marks * and /.
+// stubArg splits "name: type = default"; ok is false for *, / and starred arguments.
 func stubArg(item []token) (arg StubArg, ok bool) {
 	if len(item) == 0 || item[0].kind != nameToken {
 		return arg, false

@@ -55,7 +55,7 @@ func TestReadStubs(t *testing.T) {
 func TestReadStubsWrong(t *testing.T) {
 	for text, want := range map[string]string{
 		"@compile_ops('a'\ndef f(): ...":           `a.py:1: @compile_ops: "(" without ")"`,
-		"\n@compile_ops('a')\nx = 1\n":             "a.py:2: @compile_ops: expected a function behind the decorator",
+		"\n@compile_ops('a')\nx = 1\n":             "a.py:2: @compile_ops: expected a function after the decorator",
 		"@compile_ops('a')\ndef f: ...\n":          "a.py:1: @compile_ops: expected the function's arguments",
 		"@compile_ops('a')\ndef f(\n":              `a.py:1: @compile_ops: "(" without ")"`,
 		"x = compile_ops\n\ny = 'a":                "a.py:3: a string does not end",
