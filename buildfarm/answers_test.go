@@ -78,7 +78,7 @@ func TestSettings(t *testing.T) {
 		{"grpc://farm.example:8980", "", "", "grpc:// has no TLS and is for a farm on this machine; use grpcs://"},
 		{farm, "AITER_JIT_EXECUTOR_WAIT", "soon", `AITER_JIT_EXECUTOR_WAIT is "soon": expected a time above 0, such as 2m`},
 		{farm, "AITER_JIT_EXECUTOR_WAIT", "0s", "expected a time above 0, such as 2m"},
-		{farm, "AITER_JIT_EXECUTOR_PLATFORM", "a=b,x", `expected NAME=VALUE and commas between several, got "x"`},
+		{farm, "AITER_JIT_EXECUTOR_PLATFORM", "a=b,x", `expected NAME=VALUE,..., got "x"`},
 		{farm, "AITER_JIT_EXECUTOR_PLATFORM", "=linux", `got "=linux"`},
 		{farm, "AITER_JIT_EXECUTOR_TOKEN", "/nowhere", `AITER_JIT_EXECUTOR_TOKEN is "/nowhere": stat /nowhere: no such file`},
 		{farm, "AITER_JIT_EXECUTOR_CERTS", certs(map[string]string{"ca.crt": ""}), "ca.crt has no certificate in PEM"},
@@ -102,7 +102,7 @@ func copying(t *testing.T, size int) jit.RemoteCommand {
 	}
 }
 
-// large is more than fits in one message, so that blobs are streams.
+// large is a number of bytes that does not fit into one message, so that blobs are sent as streams.
 const large = 4 << 20
 
 // of returns a fault that changes the messages of a method that have the type of M.
@@ -230,7 +230,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestLostInput executes a command whose inputs the farm drops between the upload and the execution: they are sent again.
+// TestLostInput executes a command with a farm that drops the inputs between the upload and the execution. The client sends them again.
 func TestLostInput(t *testing.T) {
 	p := newProxy(t, startFarm(t, "").Host)
 	var calls atomic.Int64

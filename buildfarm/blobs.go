@@ -23,7 +23,7 @@ import (
 
 const (
 	maxBatch  = 3 << 20   // bytes of blobs in one message; gRPC servers accept 4 MiB
-	chunk     = 1 << 20   // bytes of a message of a stream
+	chunk     = 1 << 20   // bytes of one message of a stream
 	maxOutput = 2 << 30   // bytes of one output
 	minRate   = 256 << 10 // bytes per second; see timeFor
 )
@@ -83,6 +83,7 @@ func (x *executor) upload(ctx context.Context, blobs map[digest][]byte) error {
 	return x.update(ctx, batch)
 }
 
+// update sends a batch of small blobs.
 func (x *executor) update(ctx context.Context, batch *repb.BatchUpdateBlobsRequest) error {
 	if len(batch.GetRequests()) == 0 {
 		return nil
@@ -101,12 +102,12 @@ func (x *executor) update(ctx context.Context, batch *repb.BatchUpdateBlobsReque
 	return nil
 }
 
-// timeFor returns the time limit for the transfer of size bytes: the wait, and the time that the bytes take at minRate.
+// timeFor returns the time limit for the transfer of size bytes: the limit of a call, plus the time that the bytes take at minRate.
 func (x *executor) timeFor(size int64) time.Duration {
 	return min(x.wait, callWait) + time.Duration(size)*time.Second/minRate
 }
 
-// write sends a large blob as a stream.
+// write sends a blob that is too large for a message, as a stream.
 func (x *executor) write(ctx context.Context, d digest, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, x.timeFor(d.size))
 	defer cancel()
@@ -142,12 +143,12 @@ func uuid() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// damaged makes the error of an output that differs from what the farm declares.
+// damaged returns the error of an output that is not the one that the farm declares.
 func damaged(format string, args ...any) error {
 	return &jit.ExecutorError{Cause: jit.ExecutorDamaged, Err: fmt.Errorf(format, args...)}
 }
 
-// download writes a blob to a new file. It fails with the cause damaged if the farm lacks the blob, or if it has another digest.
+// download writes a blob to a new file. It fails with the cause damaged if the farm does not have the blob, or sends another one.
 func (x *executor) download(ctx context.Context, d digest, to string) error {
 	if d.size < 0 || d.size > maxOutput {
 		return damaged("an output of %d bytes, expected at most %d", d.size, maxOutput)
@@ -245,7 +246,7 @@ func (x *executor) readSmall(ctx context.Context, d digest, to io.Writer) error 
 	return nil
 }
 
-// readFault makes the error of a blob that cannot be read. A blob that the farm lost is a damaged result.
+// readFault returns the error of a blob that cannot be read. A blob that the farm has lost makes the result a damaged one.
 func (x *executor) readFault(what string, d digest, err error) error {
 	switch status.Code(err) {
 	case codes.NotFound, codes.DataLoss, codes.OutOfRange, codes.FailedPrecondition:

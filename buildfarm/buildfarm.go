@@ -28,7 +28,7 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// DefaultWait is the default of AITER_JIT_EXECUTOR_WAIT.
+// DefaultWait is the default of AITER_JIT_EXECUTOR_WAIT, the longest time without an answer of the farm.
 const DefaultWait = 2 * time.Minute
 
 // executor runs commands on one farm.
@@ -47,7 +47,7 @@ type executor struct {
 	needsCertificate atomic.Bool // the server requests a client certificate, and none is configured
 
 	mu       sync.Mutex
-	progress time.Time // of an execution
+	progress time.Time // of the last answer to an execution
 	caps     *capabilities
 }
 
@@ -124,7 +124,7 @@ func parsePlatform(list string) ([]property, error) {
 	for _, item := range strings.Split(list, ",") {
 		name, value, ok := strings.Cut(strings.TrimSpace(item), "=")
 		if !ok || name == "" {
-			return nil, fmt.Errorf("expected NAME=VALUE and commas between several, got %q", item)
+			return nil, fmt.Errorf("expected NAME=VALUE,..., got %q", item)
 		}
 		out = append(out, property{name, value})
 	}

@@ -44,8 +44,8 @@ type client struct {
 	log  bytes.Buffer
 
 	mu       sync.Mutex
-	compiles int     // started anywhere
-	farm     []error // ends of executions
+	compiles int     // compiles that started, on the farm or here
+	farm     []error // the error of each execution, nil for success
 }
 
 // newClient returns a client of the farm at an address; "" for none.
@@ -164,7 +164,8 @@ func builtHere(t *testing.T) string {
 	return built.digest
 }
 
-// TestEqualToLocal builds on a farm and here: the libraries are equal. A second client takes all results from the farm's cache.
+// TestEqualToLocal builds on a farm and on this machine. The libraries are equal, and a second client takes all results from the farm's
+// cache.
 func TestEqualToLocal(t *testing.T) {
 	p := newProxy(t, startFarm(t, "").Host)
 	here := builtHere(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// capabilities are the properties of a usable farm that this package needs.
-type capabilities struct{ maxBatch int64 }
+// capabilities are the capabilities of a farm that this package uses.
+type capabilities struct{ maxBatch int64 } // bytes of blobs in one message, 0 for no limit
 
 // checkCapabilities queries the farm's capabilities once. It fails if the farm executes no commands, does not support SHA-256, or
 // serves only later versions of the API than 2.

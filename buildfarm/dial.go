@@ -47,7 +47,7 @@ func (x *executor) dial(transport credentials.TransportCredentials) (*grpc.Clien
 	return grpc.NewClient("passthrough:///"+x.host, options...)
 }
 
-// bearer is a file with a token, which is read for each call, so that a new token needs no restart.
+// bearer is the path of a file with a token. The file is read for each call, so that a new token needs no restart.
 type bearer string
 
 // GetRequestMetadata implements credentials.PerRPCCredentials.
@@ -99,7 +99,8 @@ func (x *executor) tlsConfig(dir string) (*tls.Config, error) {
 	return config, nil
 }
 
-// call makes one call within the wait, and repeats it if a later one may succeed.
+// call makes a call, up to three times if the error is transient. The time limit is the wait, at most callWait. what names the call in
+// errors.
 func call[R any](ctx context.Context, x *executor, what string, f func(context.Context) (R, error)) (r R, err error) {
 	ctx, cancel := context.WithTimeout(ctx, min(x.wait, callWait))
 	defer cancel()
@@ -129,7 +130,7 @@ func isTransient(err error) bool {
 	return false
 }
 
-// faultOf makes the error of a failed call.
+// faultOf returns the error of a failed call, with its cause.
 func (x *executor) faultOf(what string, err error) error {
 	var known *jit.ExecutorError
 	if errors.As(err, &known) {

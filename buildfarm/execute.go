@@ -62,7 +62,7 @@ func (x *executor) execute(ctx context.Context, c jit.RemoteCommand) (run jit.Ex
 		return run, err
 	}
 	resp, err := x.run(ctx, a, c)
-	if isMissingBlob(err) { // the farm dropped an input meanwhile
+	if isMissingBlob(err) { // the farm has dropped an input since the upload
 		if err = x.upload(ctx, a.blobs); err == nil {
 			resp, err = x.run(ctx, a, c)
 		}
@@ -87,7 +87,7 @@ type action struct {
 	blobs  map[digest][]byte // all blobs that a worker needs
 }
 
-// salt changes with the meaning of results in the caches of farms.
+// salt is a part of each action's digest. A new salt keeps this package from using results that its older versions left in farms.
 const salt = "aiter-1"
 
 // newAction makes the blobs of a command. Equal commands have equal digests.
@@ -148,7 +148,7 @@ func (a *action) addMessage(m proto.Message) (digest, error) {
 	return a.add(data), nil
 }
 
-// addTree adds the folders of files with these names.
+// addTree adds the files and their folders, and returns the digest of the root folder.
 func (a *action) addTree(files map[string][]byte) (digest, error) {
 	dir, below := new(repb.Directory), map[string]map[string][]byte{}
 	for name, data := range files {
@@ -195,13 +195,13 @@ func (x *executor) cached(ctx context.Context, a action) (*repb.ActionResult, er
 	return result, nil
 }
 
-// isMissingBlob reports whether the server lacks an input.
+// isMissingBlob reports whether the error is that of an input that the server does not have.
 func isMissingBlob(err error) bool {
 	return err != nil && status.Code(err) == codes.FailedPrecondition
 }
 
-// run executes an action. It fails if the farm makes no progress for the wait, or if the action runs longer than the sum of its time
-// limit and the wait.
+// run executes an action. It fails if the farm makes no progress for the time x.wait, or if the action runs longer than its time limit
+// plus x.wait.
 func (x *executor) run(ctx context.Context, a action, c jit.RemoteCommand) (*repb.ExecuteResponse, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -21,7 +21,7 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// flip damages the blobs of a message that the client reads.
+// flip returns a fault that changes the blobs that the client reads.
 func flip(change func([]byte) []byte) fault {
 	return fault{answer: func(_ context.Context, method string, m []byte) ([]byte, error) {
 		switch method {
@@ -114,7 +114,7 @@ func TestFaults(t *testing.T) {
 			p.set(c.fault)
 			x := newClient(t, "grpc://"+p.host)
 			x.env["AITER_JIT_EXECUTOR_WAIT"] = "1s"
-			x.tree.Write("include/value.h", "#define VALUE 3 // "+c.name+"\n") // so that the farm's cache does not have it
+			x.tree.Write("include/value.h", "#define VALUE 3 // "+c.name+"\n") // the farm's cache has no result for this text
 			if c.cause == "" && strings.HasSuffix(c.name, "in the cache") {
 				p.set(fault{})
 				other := newClient(t, "grpc://"+p.host)
@@ -139,7 +139,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestRefused names a farm that does not run: the first action finds that out, the others do not try.
+// TestRefused uses the address of a farm that does not run. The first action finds this, the others do not try.
 func TestRefused(t *testing.T) {
 	x := newClient(t, "grpc://127.0.0.1:1")
 	start := time.Now()
@@ -150,7 +150,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestNextProcess starts another process after a farm failed. It asks a farm that failed at once, and none that let a command wait.
+// TestNextProcess starts another process after a farm failed. The process queries a farm that failed at once, but not a farm that let a
+// command wait.
 func TestNextProcess(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -200,8 +201,8 @@ func TestStopped(t *testing.T) {
 	}
 }
 
-// TestPoisonedCache gives a client the result of another source, with right digests of all blobs. The client finds in the list of
-// files that the worker read another header, and lets the farm run the compile again.
+// TestPoisonedCache gives a client the result of another source, with right digests of all blobs. The list of files that the worker read
+// has another header than the client, so the client makes the farm run the compile again.
 func TestPoisonedCache(t *testing.T) {
 	farm := startFarm(t, "")
 	p := newProxy(t, farm.Host)
@@ -332,7 +333,7 @@ func TestSentFiles(t *testing.T) {
 	}
 }
 
-// TestHeaderThatDecides has a header that the text tests for and does not include: it appears after the first build.
+// TestHeaderThatDecides uses __has_include for a header that the source does not include. The header appears after the first build.
 func TestHeaderThatDecides(t *testing.T) {
 	x := newClient(t, "grpc://"+startFarm(t, "").Host)
 	text := "#if __has_include(\"extra.h\")\nint b = 1;\n#else\nint b = 2;\n#endif\n"

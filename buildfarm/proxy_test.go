@@ -32,11 +32,11 @@ type fault struct {
 	call func(ctx context.Context, method string) error
 	// answer changes a message of the farm; io.EOF ends the stream.
 	answer func(ctx context.Context, method string, message []byte) ([]byte, error)
-	// asked sees a message of the client; a result that is not nil is the answer.
+	// asked gets a message of the client. If it returns a message, that is the answer.
 	asked func(method string, message []byte) []byte
 }
 
-// raw is a codec that leaves messages as they are.
+// raw is a codec that does not change messages.
 type raw struct{}
 
 func (raw) Marshal(v any) ([]byte, error) { return *v.(*[]byte), nil }
@@ -152,7 +152,7 @@ func (p *proxy) forward(_ any, client grpc.ServerStream) error {
 	}
 }
 
-// edit changes a message of a type.
+// edit applies change to an encoded message of type M.
 func edit[M proto.Message](data []byte, m M, change func(M)) []byte {
 	if proto.Unmarshal(data, m) != nil {
 		return data
@@ -165,7 +165,7 @@ func edit[M proto.Message](data []byte, m M, change func(M)) []byte {
 	return out
 }
 
-// unavailable fails calls of some methods.
+// unavailable returns a fault that fails the calls of some methods.
 func unavailable(methods ...string) fault {
 	return fault{call: func(_ context.Context, method string) error {
 		for _, m := range methods {
@@ -177,7 +177,7 @@ func unavailable(methods ...string) fault {
 	}}
 }
 
-// silent lets calls of a method hang.
+// silent returns a fault that answers no call of a method.
 func silent(method string) fault {
 	return fault{call: func(ctx context.Context, m string) error {
 		if m != method {

@@ -12,8 +12,8 @@ import (
 
 // After a fault of the farm, such as a refused connection, the process runs all commands on this machine for a minute.
 
-// longFault is the least delay of a command by a fault after which the other processes of the cache do not use the farm either. A farm
-// that fails at once, such as during a restart, delays each process little.
+// longFault is the least delay of a command after which a fault suspends the farm for other processes with the same cache too. A farm
+// that fails at once, such as during a restart, delays each process little, so other processes may try it.
 const longFault = time.Second
 
 func newSuspension(x *executor) *servers.Suspension {

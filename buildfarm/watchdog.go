@@ -25,7 +25,7 @@ type watchdog struct {
 	started time.Time // on the worker; zero: unknown
 }
 
-// run watches until the context ends.
+// run checks the progress of the execution until ctx ends. It cancels the execution if there is none.
 func (w *watchdog) run(ctx context.Context, cancel context.CancelCauseFunc) {
 	begin := time.Now()
 	w.x.progressed()
@@ -57,7 +57,7 @@ func (w *watchdog) start() {
 	}
 }
 
-// expired returns why the execution ends now, "" if it goes on.
+// expired returns the reason why the execution must end, "" if it may go on.
 func (w *watchdog) expired(begin time.Time) string {
 	w.mu.Lock()
 	started := w.started
@@ -81,7 +81,7 @@ func (w *watchdog) probe(ctx context.Context) error {
 	return err
 }
 
-// progressed records the time of an answer to an execution of this process.
+// progressed records the current time as that of the last answer to an execution of this process.
 func (x *executor) progressed() {
 	x.mu.Lock()
 	defer x.mu.Unlock()

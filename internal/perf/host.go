@@ -62,10 +62,10 @@ func writePages(s *tensor.Storage) error {
 	return err
 }
 
-// copyPart is the least number of bytes for which another processor makes a copy faster.
-const copyPart = 1 << 20
+// copyChunk is the least number of bytes for which one more processor makes a copy faster.
+const copyChunk = 1 << 20
 
-// copyHost copies with all processors, as operators do, small storages with fewer.
+// copyHost copies with all processors, as operators do, and small storages with fewer.
 func copyHost(dst, src *tensor.Storage) error {
 	to, err := dst.Bytes()
 	if err != nil {
@@ -75,15 +75,15 @@ func copyHost(dst, src *tensor.Storage) error {
 	if err != nil {
 		return err
 	}
-	n := min(runtime.GOMAXPROCS(0), 1+len(from)/copyPart)
+	n := min(runtime.GOMAXPROCS(0), 1+len(from)/copyChunk)
 	if n == 1 {
 		copy(to, from)
 		return nil
 	}
-	part := (len(from) + n - 1) / n
+	chunk := (len(from) + n - 1) / n
 	var wg sync.WaitGroup
-	for at := 0; at < len(from); at += part {
-		end := min(at+part, len(from))
+	for at := 0; at < len(from); at += chunk {
+		end := min(at+chunk, len(from))
 		wg.Go(func() { copy(to[at:end], from[at:end]) })
 	}
 	wg.Wait()

@@ -26,7 +26,7 @@ func TestCacheSize(t *testing.T) {
 
 func TestCopyHostCopiesAll(t *testing.T) {
 	h := device.OpenHost()
-	for _, n := range []int64{0, 1, 5, 4097, copyPart - 1, copyPart, 3*copyPart + 5} {
+	for _, n := range []int64{0, 1, 5, 4097, copyChunk - 1, copyChunk, 3*copyChunk + 5} {
 		src, err := h.Alloc(0, n)
 		if err != nil {
 			t.Fatal(err)

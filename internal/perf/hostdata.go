@@ -13,19 +13,19 @@ import (
 
 // HostData has the times of calls that begin and end in host memory, measured by the host's clock.
 type HostData struct {
-	UpBytes, DownBytes int64 // of the tensors that the operator reads, and writes
-	Up, Down, Both     Stats // copies of as many bytes of pinned memory: in one direction, and in both at once, in parts
+	UpBytes, DownBytes int64 // of the tensors that the operator reads, and of those that it writes
+	Up, Down, Both     Stats // copies of as many bytes of pinned memory: to the device, from it, and both at once
 	Naive              Stats // allocate, upload, call, wait, download and free, with memory that is not pinned
 	Pageable, Pinned   Stats // pipelined calls with memory that is not pinned, and with pinned memory
 }
 
-// OfSlower returns the time of the copies in the slower direction over that of a pipelined call.
+// OfSlower returns the time of the copy in the slower direction divided by that of a pipelined call: 1 if the call is as fast.
 func (h HostData) OfSlower(call Stats) float64 { return ratio(max(h.Up.Median, h.Down.Median), call) }
 
-// OfBoth returns the time of the copies in both directions at once over that of a pipelined call.
+// OfBoth returns the time of the copies in both directions at once divided by that of a pipelined call.
 func (h HostData) OfBoth(call Stats) float64 { return ratio(h.Both.Median, call) }
 
-// Speedup returns the time of the naive sequence over that of a pipelined call.
+// Speedup returns the time of the naive sequence divided by that of a pipelined call.
 func (h HostData) Speedup(call Stats) float64 { return ratio(h.Naive.Median, call) }
 
 func ratio(time float64, call Stats) float64 {
@@ -43,12 +43,12 @@ func (m *Meter) MeasureHost(ctx context.Context, op optests.Declaration, c optes
 		return h, err
 	}
 	f := &hostData{Meter: m, problem: p, call: call}
-	f.sort()
+	f.listStorages()
 	if h.UpBytes, h.DownBytes = size(f.read), size(f.written); max(h.UpBytes, h.DownBytes) == 0 {
 		return h, &OptionsError{"the tensors of " + op.Name(), "none", "tensors in host memory"}
 	}
 	defer func() { err = errors.Join(err, f.close()) }()
-	if err := f.copies(ctx, &h); err != nil {
+	if err := f.timeCopies(ctx, &h); err != nil {
 		return h, err
 	}
 	if h.Naive, err = m.timeHost(ctx, func() error { return f.naive(ctx) }); err != nil {
@@ -88,18 +88,18 @@ func (m *Meter) timeHost(ctx context.Context, run func() error) (Stats, error) {
 	return NewStats(times), nil
 }
 
-// hostData is the memory of a measurement.
+// hostData has the storages and streams of one call of MeasureHost.
 type hostData struct {
 	*Meter
 	problem       *optests.Problem
 	call          Call
 	read, written []*tensor.Storage // of the host, each once
-	held          []*tensor.Storage
+	held          []*tensor.Storage // freed by close
 	streams       []device.Stream
 }
 
-// sort lists the storages that the operator reads and writes.
-func (f *hostData) sort() {
+// listStorages lists the storages that the operator reads and those that it writes.
+func (f *hostData) listStorages() {
 	outputs := map[int]optests.Output{}
 	for _, o := range f.problem.Outputs {
 		outputs[o.Arg] = o
@@ -128,7 +128,7 @@ func size(list []*tensor.Storage) (n int64) {
 	return n
 }
 
-// hold keeps memory until close.
+// hold adds a storage to those that close frees.
 func (f *hostData) hold(s *tensor.Storage, err error) (*tensor.Storage, error) {
 	if err == nil {
 		f.held = append(f.held, s)
@@ -147,10 +147,10 @@ func (f *hostData) close() error {
 	return errors.Join(errs...)
 }
 
-// copies times the copies of pinned memory.
-func (f *hostData) copies(ctx context.Context, h *HostData) error {
+// timeCopies times the copies of pinned memory: in each direction, then in both at once.
+func (f *hostData) timeCopies(ctx context.Context, h *HostData) error {
 	drv, dev := f.opts.Driver, int(f.opts.Device.ID)
-	var ways [2]func(from, to int64) error
+	var copies [2]func(from, to int64) error // up and down
 	for i, bytes := range []int64{h.UpBytes, h.DownBytes} {
 		s, err := drv.NewStream(dev)
 		if err != nil {
@@ -169,22 +169,22 @@ func (f *hostData) copies(ctx context.Context, h *HostData) error {
 		if i > 0 {
 			dst, src = near, far
 		}
-		ways[i] = func(from, to int64) error {
+		copies[i] = func(from, to int64) error {
 			at, n := min(from, bytes), min(to, bytes)-min(from, bytes)
 			return drv.CopyAsync(s, device.Region{Storage: dst, Offset: at, Size: n}, device.Region{Storage: src, Offset: at, Size: n})
 		}
 	}
 	wait := func() error { return errors.Join(drv.Synchronize(f.streams[0]), drv.Synchronize(f.streams[1])) }
 	var err error
-	if h.Up, err = f.timeHost(ctx, func() error { return errors.Join(ways[0](0, h.UpBytes), wait()) }); err != nil {
+	if h.Up, err = f.timeHost(ctx, func() error { return errors.Join(copies[0](0, h.UpBytes), wait()) }); err != nil {
 		return err
 	}
-	if h.Down, err = f.timeHost(ctx, func() error { return errors.Join(ways[1](0, h.DownBytes), wait()) }); err != nil {
+	if h.Down, err = f.timeHost(ctx, func() error { return errors.Join(copies[1](0, h.DownBytes), wait()) }); err != nil {
 		return err
 	}
 	h.Both, err = f.timeHost(ctx, func() error {
-		for at := int64(0); at < max(h.UpBytes, h.DownBytes); at += bothPart {
-			if err := errors.Join(ways[0](at, at+bothPart), ways[1](at, at+bothPart)); err != nil {
+		for at := int64(0); at < max(h.UpBytes, h.DownBytes); at += bothChunk {
+			if err := errors.Join(copies[0](at, at+bothChunk), copies[1](at, at+bothChunk)); err != nil {
 				return err
 			}
 		}
@@ -193,10 +193,10 @@ func (f *hostData) copies(ctx context.Context, h *HostData) error {
 	return err
 }
 
-// bothPart is the size of the parts of copies in both directions at once. Whole copies take longer.
-const bothPart = 16 << 20
+// bothChunk is the number of bytes of each copy if both directions are copied at once. Two copies of the whole memory take longer.
+const bothChunk = 16 << 20
 
-// naive makes a call one step after the other.
+// naive runs the steps of a call one after the other: allocate, upload, call, wait, download, free.
 func (f *hostData) naive(ctx context.Context) (err error) {
 	drv, far := f.opts.Driver, map[*tensor.Storage]*tensor.Storage{}
 	defer func() {
@@ -241,7 +241,7 @@ func (f *hostData) naive(ctx context.Context) (err error) {
 	return nil
 }
 
-// replaced returns the arguments with other storages.
+// replaced returns the arguments, with tensors in the storages that the function storage returns for theirs.
 func (f *hostData) replaced(storage func(*tensor.Storage) (*tensor.Storage, error)) ([]any, error) {
 	args := append([]any{}, f.problem.Args...)
 	for i, arg := range args {

@@ -14,7 +14,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// The naive sequence gets tensors on the device, pipelined calls get those of the host, and an output is not uploaded.
+// The naive sequence calls the operator with tensors on the device, pipelined calls with tensors on the host. Outputs are not uploaded.
 func TestMeasureHost(t *testing.T) {
 	cc, err := exec.LookPath("cc")
 	if err != nil {

@@ -119,7 +119,7 @@ func (m *Meter) Close() error {
 	return err
 }
 
-// Measurement is the time of an operator, and the number of bytes and of multiplications that it needs at least.
+// Measurement is the time of an operator, and the least numbers of bytes and multiplications that a call needs.
 type Measurement struct {
 	Stats
 	Copy         Stats   // of copies of Bytes/2 bytes, which read and write Bytes
@@ -130,8 +130,8 @@ type Measurement struct {
 // GBps returns the bandwidth of the median call, in 10^9 bytes per second.
 func (r Measurement) GBps() float64 { return r.Stats.bandwidth(r.Bytes) }
 
-// CopyFraction returns the time of the median copy over that of the median call: 1 for an operator that is as fast as a copy
-// of the same bytes. It is 0 if either is below the clock's resolution.
+// CopyFraction returns the time of the median copy divided by that of the median call: 1 for an operator that is as fast as a
+// copy of the same bytes. It is 0 if one of the two times is below the clock's resolution.
 func (r Measurement) CopyFraction() float64 {
 	if r.Median <= 0 {
 		return 0
@@ -139,7 +139,7 @@ func (r Measurement) CopyFraction() float64 {
 	return r.Copy.Median / r.Median
 }
 
-// Measure times an operator on a case, and a copy of as many bytes. The errors are those of the tensors, the call,
+// Measure times calls of an operator on a case, and copies of as many bytes. The errors are those of the tensors, the call,
 // the device and the context.
 func (m *Meter) Measure(ctx context.Context, op optests.Declaration, c optests.Case, call Call) (r Measurement, err error) {
 	if r.Bytes, err = op.Traffic(c); err != nil {

@@ -44,7 +44,7 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// spy is a GPU that records the queued work. Its clock counts the entries.
+// spy is a GPU that logs the queued work. Its clock counts the entries of the log.
 type spy struct {
 	device.Driver
 	log    []string
@@ -109,8 +109,8 @@ func fwd(t *testing.T) optests.Declaration {
 
 func gpu() tensor.Device { return tensor.Device{Type: tensor.CUDA} }
 
-// The order of the queued work on a GPU: the caches are flushed before each timed call
-// and outside of the measured time, or left alone.
+// On a GPU the caches are flushed before each timed call and outside of the measured time. With
+// Warm they are not flushed.
 func TestQueueOrder(t *testing.T) {
 	for _, c := range []struct {
 		warm bool

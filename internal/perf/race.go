@@ -12,9 +12,10 @@ import (
 	optests "github.com/aiter-go/aiter/op_tests"
 )
 
-// A race compares several candidates: ways to call an operator. Each round calls every candidate once, in a new random order, so that a
-// slow change of the machine affects all of them alike. Times are compared in pairs, round by round, with the sign test, which makes no
-// assumption about their distribution. A candidate that is significantly slower than the best one is eliminated.
+// A race compares several candidates: calls of one operator with different launch parameters. Each round calls every candidate once, in a
+// new random order, so that a slow change of the machine affects all of them equally. The sign test compares the times of two candidates
+// round by round; it makes no assumption about their distribution. A candidate that is significantly slower than the best one is
+// eliminated.
 const (
 	raceWarmups    = 2
 	leastRounds    = 8
@@ -22,22 +23,22 @@ const (
 	eliminateLevel = 0.01  // of the test that eliminates a candidate
 	finalLevel     = 0.001 // of the test between the best candidate and the plan
 	finalRounds    = 100
-	leastGain      = 0.02 // of a choice over the plan: less is not worth a deviation from it
-	slowRatio      = 1.5  // over the best median: eliminates after slowRounds rounds
+	leastGain      = 0.02 // fraction of the plan's time that a candidate must save to replace the plan
+	slowRatio      = 1.5  // a candidate with a median of more than this times the best one is eliminated after slowRounds
 	slowRounds     = 4
 )
 
 // RaceResult is the result of [Meter.Race].
 type RaceResult struct {
-	Best   int           // the position of the chosen candidate, 0 for the plan
-	Rounds int           // of the final, or of the elimination if the plan is its best
-	Plan   time.Duration // medians of these rounds
-	Chosen time.Duration
+	Best   int           // the index of the chosen candidate, 0 for the plan
+	Rounds int           // of the final, or of the elimination if the plan was the best candidate in it
+	Plan   time.Duration // the median of the plan in these rounds
+	Chosen time.Duration // the median of the chosen candidate in these rounds
 }
 
-// Race times candidates on a case; the first one is the plan. The caches hold none of a call's tensors. The best candidate of the
-// elimination is chosen if it is significantly faster than the plan in a final with new times, and by leastGain. The errors are those of
-// [Meter.Measure].
+// Race times candidates on a case; the first one is the plan. Before a call the caches hold none of its tensors. First it eliminates slow
+// candidates. Then it compares the best one with the plan in a final, with new times. It chooses the candidate if that is significantly
+// faster, by 2% or more, else the plan. The errors are those of [Meter.Measure].
 func (m *Meter) Race(ctx context.Context, op optests.Declaration, c optests.Case, candidates []Call) (r RaceResult, err error) {
 	bytes, err := op.Traffic(c)
 	if err != nil {
@@ -179,8 +180,8 @@ func (t *race) round(ctx context.Context, candidates []int) error {
 	return nil
 }
 
-// slower returns the p-value of the sign test: the probability that a is slower than b in at least as many rounds as it was, if both are
-// equally fast.
+// slower returns the p-value of the sign test for times of the same rounds: if a and b were equally fast, it is the probability that a
+// would be slower in at least as many rounds as it was.
 func slower(a, b []time.Duration) float64 {
 	n, wins := 0, 0
 	for i := range min(len(a), len(b)) {
@@ -207,6 +208,7 @@ func atLeast(k, n int) float64 {
 	return min(sum, 1)
 }
 
+// median returns the median, 0 for no times.
 func median(times []time.Duration) time.Duration {
 	if len(times) == 0 {
 		return 0

@@ -9,10 +9,10 @@ import (
 	"github.com/aiter-go/aiter/internal/perf"
 )
 
-// sleeper is a candidate that takes so long.
+// sleeper returns a candidate whose call takes d.
 func sleeper(d time.Duration) perf.Call {
 	return func(context.Context, []any) error {
-		for start := time.Now(); time.Since(start) < d; { // a sleep would be too inexact
+		for start := time.Now(); time.Since(start) < d; { // time.Sleep is not exact enough
 		}
 		return nil
 	}

@@ -36,8 +36,8 @@ document.body.dataset.seen = [out.join("/"), near, later, timeline.dataset.view,
   keys.every((k, i) => i === 0 || keys[i - 1] <= k), overlap, document.documentElement.scrollWidth <= innerWidth].join("|");
 </script></body>`
 
-// A real browser draws the page light and dark, narrow and wide: no text is outside of the window, labels do not overlap, the zoom
-// and the table react. AITER_SCREENSHOTS=DIR keeps the pictures.
+// A real browser draws the page light and dark, narrow and wide. No text is outside of the window, labels do not overlap, and the zoom
+// and the table work. AITER_SCREENSHOTS=DIR keeps the pictures.
 func TestPageInBrowser(t *testing.T) {
 	shots := os.Getenv("AITER_SCREENSHOTS")
 	if shots == "" {

@@ -9,7 +9,7 @@ import (
 	"github.com/aiter-go/aiter/trace"
 )
 
-// Copies in both directions and a kernel overlap: each has its own time, and the moments of two of them count once.
+// Copies in both directions and a kernel overlap. Busy has the time of each kind, and Overlap counts a time with two kinds once.
 func TestBusy(t *testing.T) {
 	rec := trace.New(trace.Options{})
 	for i, s := range []trace.Span{
@@ -29,7 +29,7 @@ func TestBusy(t *testing.T) {
 		!strings.HasPrefix(f.Advice, "The copies overlap") || !strings.HasSuffix(f.Figure, "two kinds at once 67%") {
 		t.Errorf("finding %+v", f)
 	}
-	if apart := naive().Shares(); apart.Overlap != 0 || apart.Busy != nil || sum(apart) != 10*time.Millisecond {
-		t.Errorf("steps one after the other overlap by %v: %v", apart.Overlap, apart.Busy)
+	if s := naive().Shares(); s.Overlap != 0 || s.Busy != nil || sum(s) != 10*time.Millisecond {
+		t.Errorf("steps one after the other overlap by %v: %v", s.Overlap, s.Busy)
 	}
 }

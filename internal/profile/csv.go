@@ -69,7 +69,7 @@ func newTable(file string, text io.Reader, skipped int) (*table, error) {
 		t.columns[name] = i
 	}
 	if t.has("Metric Name") {
-		t.in.FieldsPerRecord = -1 // rows of ncu end behind their last value
+		t.in.FieldsPerRecord = -1 // rows of ncu end after their last value
 	}
 	return t, nil
 }
@@ -104,7 +104,7 @@ func (t *table) syntax(err error) error {
 	return &ImportError{t.file, bad.Line + t.skipped, bad.Column, "not CSV: " + bad.Err.Error(), err}
 }
 
-// wrong returns the error of a field of the row that was read last.
+// wrong returns the error of a wrong field in the row that was read last.
 func (t *table) wrong(field int, reason string, err error) error {
 	line, column := t.in.FieldPos(field)
 	return &ImportError{t.file, line + t.skipped, column, reason, err}
@@ -129,7 +129,7 @@ func (t *table) integer(column string) (int64, error) {
 	return n, nil
 }
 
-// number returns a number, with commas between thousands or without.
+// number returns a number. The text may have commas between thousands.
 func (t *table) number(column string) (float64, error) {
 	word := t.text(column)
 	v, err := strconv.ParseFloat(strings.ReplaceAll(word, ",", ""), 64)
@@ -139,7 +139,7 @@ func (t *table) number(column string) (float64, error) {
 	return v, nil
 }
 
-// times returns the begin and the length of a row with time stamps in nanoseconds.
+// times returns the start and the length of a row with time stamps in nanoseconds.
 func (t *table) times() (start, length time.Duration, err error) {
 	from, err := t.integer("Start_Timestamp")
 	if err != nil {

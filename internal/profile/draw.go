@@ -44,12 +44,12 @@ const (
 	rowHeight    = 18
 	// maxRects limits the size of the page. The longest spans are drawn.
 	maxRects = 5000
-	// maxDepth limits the height of a lane.
+	// maxDepth limits the height of a row.
 	maxDepth = 6
 	ticks    = 5
 )
 
-// draw draws a timeline with spans.
+// draw draws a timeline, which has spans.
 func draw(t *trace.Timeline) *drawing {
 	from, to := t.Window()
 	whole := max(to-from, 1)

@@ -20,15 +20,15 @@ type Finding struct {
 
 // Limits of findings.
 const (
-	copiesDominate  = 0.3  // of the time
-	copiesOverlap   = 0.5  // of the time
+	copiesDominate  = 0.3  // of the time, if it is more than that of kernels
+	copiesOverlap   = 0.5  // of the time, in which two kinds of work overlap
 	allocationShare = 0.05 // of the time, of at least two allocations
 	idleShare       = 0.2  // of the time between the first and the last work of the device
 	tinyKernel      = 10 * time.Microsecond
-	fewKernels      = 3 // fewer are not a loop
+	fewKernels      = 3 // the least number of kernels of a loop
 )
 
-// Findings lists the likely bottlenecks, the largest first within each kind of them.
+// Findings lists the likely bottlenecks, at most one of each kind, and what makes the figures incomplete.
 func (p Part) Findings() []Finding {
 	var list []Finding
 	shares, items := p.Shares(), p.Items()
@@ -105,7 +105,7 @@ func tinyFinding(_ Shares, items []Item) (Finding, bool) {
 		}
 	}
 	return Finding{
-		"Kernels are tiny", fmt.Sprintf("%d kernels take %s in the mean", kernels.Count, report.Duration(kernels.Mean())),
+		"Kernels are tiny", fmt.Sprintf("%d kernels take %s on average", kernels.Count, report.Duration(kernels.Mean())),
 		"A launch takes about as long: batch calls, or record them in a graph (device.Graph)",
 	}, kernels.Count >= fewKernels && kernels.Mean() < tinyKernel
 }
@@ -115,7 +115,7 @@ func share(s Share) string {
 	return fmt.Sprintf("%s of the time (%s)", report.Percent(s.Fraction), report.Duration(s.Time))
 }
 
-// idleFinding finds periods between the first and the last work of devices in which none works.
+// idleFinding finds periods without work, between the first and the last work of the devices.
 func idleFinding(t *trace.Timeline) (Finding, bool) {
 	var work []trace.Span
 	for _, s := range t.Spans {

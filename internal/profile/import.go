@@ -24,7 +24,7 @@ type importer struct {
 	found    []string          // the kinds of the files
 }
 
-// format is a kind of file: the columns by which it is known, and the function that reads a row.
+// format is a kind of file: the columns that identify it, and the function that reads a row.
 type format struct {
 	name    string
 	columns []string
@@ -159,7 +159,7 @@ func distinct(words []string) []string {
 	return list
 }
 
-// timeline gives the spans times from 0 and tracks on which they do not overlap.
+// timeline returns the timeline of the spans. Their times begin at 0, and spans of one device that overlap are on different tracks.
 func (imp *importer) timeline() *trace.Timeline {
 	first := imp.spans[0].Start
 	copies := slices.ContainsFunc(imp.spans, func(s trace.Span) bool { return s.Track.Device != "" && groupOf(s.Kind) == Copies })
@@ -174,7 +174,7 @@ func (imp *importer) timeline() *trace.Timeline {
 	for _, s := range imp.spans {
 		s.Start -= first
 		if s.Track.Device != "" {
-			s.Track = apart(ends, s)
+			s.Track = idleTrack(ends, s)
 			s.Device = s.Track.Device
 		} else if copies && groupOf(s.Kind) == Copies {
 			s.Kind = trace.Queue // the trace of the copies has the work
@@ -186,8 +186,9 @@ func (imp *importer) timeline() *trace.Timeline {
 	return line
 }
 
-// apart returns the first of the tracks of a queue whose last span has ended. Kernels of one queue may overlap.
-func apart(ends map[trace.Track][]time.Duration, s trace.Span) trace.Track {
+// idleTrack returns the first track of the span's queue on which no span is open. Kernels of one queue may overlap, so a queue may have
+// several tracks.
+func idleTrack(ends map[trace.Track][]time.Duration, s trace.Span) trace.Track {
 	list := ends[s.Track]
 	i := slices.IndexFunc(list, func(end time.Duration) bool { return end <= s.Start })
 	if i < 0 {

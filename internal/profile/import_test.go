@@ -27,7 +27,7 @@ func mustImport(t testing.TB, names ...string) Profile {
 	return p
 }
 
-// The traces of one program are one timeline: copies, kernels and calls on their tracks, with arrows by correlation.
+// The traces of one program become one timeline: copies, kernels and calls on their tracks. Correlation IDs relate calls to work.
 func TestImportTraces(t *testing.T) {
 	p := mustImport(t, "kernel_trace", "hip_api_trace", "memory_copy_trace", "agent_info")
 	if p.Device != "AMD Instinct MI300X" || len(p.Parts) != 1 {
@@ -72,7 +72,7 @@ func sum(s Shares) (d time.Duration) {
 	return d
 }
 
-// Statistics alone have shares of their sum, and findings with the figure that each follows from.
+// For statistics without a trace, shares are fractions of the sum of the times. Each finding has its figure.
 func TestImportStats(t *testing.T) {
 	p := mustImport(t, "kernel_stats", "hip_api_stats", "domain_stats")
 	s := p.Parts[0].Shares()
@@ -86,7 +86,7 @@ func TestImportStats(t *testing.T) {
 	want := []string{
 		"Copies dominate: 64% of the time (7 ms); kernels 10%",
 		"Memory is allocated and freed in the loop: 18% of the time (2 ms) in 200 calls, up to 120 µs each",
-		"Kernels are tiny: 200 kernels take 5.5 µs in the mean",
+		"Kernels are tiny: 200 kernels take 5.5 µs on average",
 	}
 	if strings.Join(found, "\n") != strings.Join(want, "\n") {
 		t.Errorf("findings:\n%s\nwant:\n%s", strings.Join(found, "\n"), strings.Join(want, "\n"))

@@ -39,7 +39,7 @@ type fact struct{ Name, Value, Note string }
 // legendItem is a group of spans with its color.
 type legendItem struct{ Class, Text string }
 
-// partContent is a period.
+// partContent is the data of a part.
 type partContent struct {
 	Title    string
 	Note     string
@@ -181,7 +181,7 @@ func (p Part) content(shares Shares) partContent {
 // maxItems is the number of rows of the table.
 const maxItems = 200
 
-// times returns "3 spans" or "3 gaps".
+// times returns the count of a share in words: "3 times", of gaps "3 gaps".
 func times(s Share) string {
 	if s.Group == Gaps {
 		return spelling.Count(s.Count, "gap")

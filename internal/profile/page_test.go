@@ -34,8 +34,7 @@ func checkDrawn(t *testing.T, p Profile) {
 	}
 }
 
-// naive is the sequence malloc, copy, kernel, copy, free: ten calls with 70% copies, 20% malloc and free, 10% kernels. A second
-// lane launches kernels that overlap with the copies.
+// naive returns ten calls of the sequence malloc, copy, kernel, copy, free. Copies take 70% of the time, malloc and free 20%, kernels 10%.
 func naive() Part {
 	rec := trace.New(trace.Options{})
 	us := func(n int) time.Duration { return time.Duration(n) * time.Microsecond }
@@ -77,7 +76,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// Gaps are found between spans and at both ends of a call; the longest pause of the device is named.
+// Gaps are counted between spans and at both ends of a call. A finding names the longest pause of the device.
 func TestGaps(t *testing.T) {
 	rec := trace.New(trace.Options{Limit: 5})
 	rec.Add(trace.Span{Kind: trace.Host, Length: 1000})
@@ -104,7 +103,7 @@ func TestGaps(t *testing.T) {
 	}
 }
 
-// A timeline with more spans than the page draws has the longest of them.
+// Of a timeline with too many spans the page draws the longest ones.
 func TestManySpans(t *testing.T) {
 	rec := trace.New(trace.Options{})
 	for i := range 2 * maxRects {

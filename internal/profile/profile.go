@@ -21,11 +21,11 @@ type Profile struct {
 	Counter []Counter
 }
 
-// Part is a period with its timeline, or statistics without times of single events.
+// Part is a section of a profile: a period with its timeline, or statistics without the times of single events.
 type Part struct {
 	Title    string
 	Timeline *trace.Timeline // nil for statistics alone
-	Stats    []Item          // of files of statistics; they replace the items of spans of their kinds
+	Stats    []Item          // from files of statistics; they replace the items that spans of the same kinds give
 }
 
 // Item summarizes the spans of one kind and name.
@@ -69,7 +69,8 @@ type Counter struct {
 // contains reports whether spans of a kind contain others and are not work themselves.
 func contains(k trace.Kind) bool { return k == trace.Call || k == trace.Host }
 
-// Items summarizes the spans and the statistics, the largest total first. Calls and the program's own spans are left out.
+// Items summarizes the spans and the statistics, the largest total first. It leaves out spans that contain others: calls, and the
+// program's own spans.
 func (p Part) Items() []Item {
 	type key struct {
 		kind trace.Kind

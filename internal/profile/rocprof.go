@@ -39,7 +39,7 @@ func (t *table) dispatch() string {
 	return fmt.Sprintf("grid %s, workgroup %s", size("Grid_Size"), size("Workgroup_Size"))
 }
 
-// agent returns the name of a device: the files have "2", "Agent 2" or "GPU 0".
+// agent returns the name of a device in the timeline: "agent 2" or "gpu 0". The files have "2", "Agent 2" or "GPU 0".
 func agent(id string) string {
 	if id == "" {
 		return "device"
@@ -50,7 +50,7 @@ func agent(id string) string {
 	return strings.ToLower(id)
 }
 
-// trackID returns the number of a queue, 0 if it is none.
+// trackID returns the number of a queue or a thread, 0 for a word that is not a number.
 func trackID(word string) uint64 {
 	n, err := strconv.ParseUint(word, 10, 64)
 	if err != nil {
@@ -74,7 +74,8 @@ func (imp *importer) apiRow(t *table) error {
 	return imp.addSpan(t, span)
 }
 
-// addSpan adds the span of a row, with the number that relates the host's call and the device's work if the file has it.
+// addSpan adds the span of a row. If the file has correlation IDs, the span has the ID that relates the host's call to the device's
+// work.
 func (imp *importer) addSpan(t *table, span trace.Span) error {
 	if t.has("Correlation_Id") {
 		flow, err := t.integer("Correlation_Id")

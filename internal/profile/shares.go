@@ -11,8 +11,8 @@ import (
 // Group is a row of the table of shares.
 type Group string
 
-// The groups. At each moment the time belongs to the first group of this order that has an open span, so that the shares add up
-// to the whole time: a copy during a kernel costs nothing, and a wait for a kernel is the kernel's time.
+// The groups. Each moment belongs to the first group of this order that has an open span, so that the shares add up to the whole
+// time. A copy during a kernel therefore adds no time, and the time of a wait for a kernel is the kernel's.
 const (
 	Kernels     Group = "kernels"
 	Copies      Group = "copies"
@@ -66,8 +66,8 @@ type Shares struct {
 	Summed bool    // there is no timeline: Total is the sum of the items' times, and gaps are unknown
 	List   []Share // in the order of groups; kinds without a span are left out
 
-	// Busy has the time of kernels and of each kind of copy, also the moments of other kinds, if some of them overlap. In the time
-	// of Overlap at least two kinds are at work.
+	// Busy has the whole time of kernels and of each kind of copy, also while other kinds have open spans. It is nil if they do not
+	// overlap. Overlap is the time in which two or more of these kinds have open spans.
 	Busy    []Busy
 	Overlap time.Duration
 }
@@ -79,7 +79,7 @@ type Busy struct {
 	Fraction float64       `json:"fraction"`
 }
 
-// addBusy adds a period to the times of the kinds that are at work in it.
+// addBusy adds a period to the times of the kernels and copies that are open in it.
 func (s *Shares) addBusy(kinds []trace.Kind, open []int, period time.Duration) {
 	working := 0
 	for i, k := range kinds {
@@ -99,7 +99,7 @@ func (s *Shares) addBusy(kinds []trace.Kind, open []int, period time.Duration) {
 	}
 }
 
-// endBusy completes the list, in the order of kinds.
+// endBusy sorts Busy in the order of kinds and computes its fractions.
 func (s *Shares) endBusy(kinds []trace.Kind) {
 	if s.Overlap == 0 {
 		s.Busy = nil
@@ -155,7 +155,7 @@ func summed(items []Item) Shares {
 	return s
 }
 
-// fill makes the list.
+// fill sets List.
 func (s *Shares) fill(times map[trace.Kind]time.Duration, counts map[trace.Kind]int64) {
 	for _, k := range precedence() {
 		if counts[k] > 0 {
@@ -171,14 +171,14 @@ func fraction(part, whole time.Duration) float64 {
 	return float64(part) / float64(whole)
 }
 
-// edge is the begin (+1) or the end (-1) of a span.
+// edge is the start or the end of a span.
 type edge struct {
 	at   time.Duration
 	rank int // of the kind
-	step int
+	step int // +1 for the start, -1 for the end
 }
 
-// partition divides the time from the first begin to the last end among the kinds.
+// partition divides the time from the first start to the last end among the kinds.
 func partition(spans []trace.Span) Shares {
 	order := precedence()
 	ranks := map[trace.Kind]int{}

@@ -109,7 +109,7 @@ func TestFigureInBrowser(t *testing.T) {
 	}
 }
 
-// TestPageInBrowser detects a script that fails and a script that does not run.
+// TestBrowserReportsErrors checks that the other tests would notice a script that fails.
 func TestBrowserReportsErrors(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "page.html")
 	if err := os.WriteFile(name, []byte("<!doctype html><p>a</p><script>nothing.at.all()</script>"), 0o644); err != nil {

@@ -24,9 +24,9 @@ type metric struct {
 	low, high  func(Row) float64 // the 20th and 80th percentile of calls
 	format     func(float64) string
 	log        bool
-	// limits returns the lines of the values' limits.
+	// limits returns the lines that show the device's limits of the value.
 	limits func(p panel, x, y scale) []line
-	// include returns values that a logarithmic scale must include; nil: none.
+	// include returns values that a logarithmic scale must include; a nil function: none.
 	include func(p panel) []float64
 	// minTop returns a value that a linear scale must include.
 	minTop func(p panel) float64
@@ -115,7 +115,7 @@ func speedup(changes []Change) metric {
 	}
 }
 
-// chart is one drawing, ready for the template.
+// chart is the data of one chart for the template.
 type chart struct {
 	Name, Unit     string
 	AxisTitle      string
@@ -128,11 +128,10 @@ type chart struct {
 	Roofs          []line
 }
 
-// tick is a value at an axis. Place is its position along the axis, X and Y are the position
-// of its text.
+// tick is a value at an axis. Position is along the axis, X and Y are the position of its text.
 type tick struct {
-	Text        string
-	Place, X, Y float64
+	Text           string
+	Position, X, Y float64
 }
 
 // line is a line with a name. Path is in the format of SVG.
@@ -141,22 +140,22 @@ type line struct {
 	X, Y              float64 // of the name
 	End               bool    // X is the end of the name, not its beginning
 
-	runs [][]place // of a line whose name placeNames places
+	runs [][]point // the pieces of a line; placeNames sets X and Y of a line with runs
 }
 
-// series is the points of one line: an element type, and for causal_conv1d a layout.
+// series is the data of one line: an element type, and for causal_conv1d a layout.
 type series struct {
 	Key    string // equal in all charts; the legend shows and hides the series of a key
 	Class  string // CSS classes: color, dash, and "before" for the older file
 	Points string // of the line
 	Band   string // outline of the 20th to 80th percentile
-	Marks  []point
+	Marks  []mark
 
-	places []place // of the marks
+	positions []point // of the marks
 }
 
-// point is a measured row. Square marks rows of dashed lines.
-type point struct {
+// mark is a measured row at its position. Square marks rows of dashed lines.
+type mark struct {
 	X, Y   float64
 	Square bool
 	Text   string
@@ -175,10 +174,10 @@ func draw(m metric, p panel) (chart, bool) {
 		XTicks: ticks(x, p.axis.ticks(x, p.values(p.axis.value)), p.axis.format, true), YTicks: ticks(y, y.ticks(), m.format, false),
 	}
 	c.Roofs = m.limits(p, x, y)
-	var lines [][]place
+	var lines [][]point
 	for _, g := range p.groups {
 		s := g.series(m, p, x, y)
-		c.Series, lines = append(c.Series, s), append(lines, s.places)
+		c.Series, lines = append(c.Series, s), append(lines, s.positions)
 	}
 	placeNames(c.Roofs, lines)
 	return c, true
@@ -234,9 +233,9 @@ func (p panel) values(of func(Row) float64) []float64 {
 func ticks(s scale, values []float64, format func(float64) string, below bool) []tick {
 	var list []tick
 	for _, v := range values {
-		t := tick{Text: format(v), Place: s.at(v), X: plotLeft - labelLeft, Y: s.at(v) + endRoom}
+		t := tick{Text: format(v), Position: s.at(v), X: plotLeft - labelLeft, Y: s.at(v) + endRoom}
 		if below {
-			t.X, t.Y = t.Place, plotBottom+labelBelow
+			t.X, t.Y = t.Position, plotBottom+labelBelow
 		}
 		list = append(list, t)
 	}
@@ -255,7 +254,7 @@ func copyBandwidthLine(p panel, _, y scale) []line {
 func horizontalLine(name string, value float64, y scale) line {
 	at := y.at(value)
 	return line{
-		Name: name, Class: "copy", Path: drawing([][]place{{{plotLeft, at}, {plotRight, at}}}),
+		Name: name, Class: "copy", Path: svgPath([][]point{{{plotLeft, at}, {plotRight, at}}}),
 		X: plotLeft + rooflineLabelUp, Y: at - rooflineLabelUp,
 	}
 }
@@ -272,13 +271,13 @@ func copyTimeLine(p panel, x, y scale) []line {
 		return nil
 	}
 	return []line{{
-		Name: "bytes / copy bandwidth", Class: "copy", Path: drawing([][]place{{{x.at(from), y.at(us(from))}, {x.at(to), y.at(us(to))}}}),
+		Name: "bytes / copy bandwidth", Class: "copy", Path: svgPath([][]point{{{x.at(from), y.at(us(from))}, {x.at(to), y.at(us(to))}}}),
 		X: plotRight - rooflineLabelUp, Y: plotBottom - rooflineLabelUp, End: true,
 	}}
 }
 
-// path formats points for SVG.
-func path(x, y []float64) string {
+// svgPoints formats points as SVG does in a polyline: "1,2 3,4".
+func svgPoints(x, y []float64) string {
 	var b strings.Builder
 	for i := range x {
 		if i > 0 {
@@ -289,14 +288,14 @@ func path(x, y []float64) string {
 	return b.String()
 }
 
-// series returns the group's line with its marks. The line goes through the mean of rows at one
-// place of the axis, such as shapes of as many bytes, and the band includes all of them.
+// series returns the group's line with its marks. Rows may have the same position on the axis, such
+// as shapes of as many bytes: the line goes through their mean, and the band includes all of them.
 func (g group) series(m metric, p panel, x, y scale) series {
 	s := series{Key: g.key, Class: g.class()}
 	for _, r := range g.rows {
-		at := place{x.at(p.axis.value(r)), y.at(m.value(r))}
-		s.Marks = append(s.Marks, point{X: at.x, Y: at.y, Square: g.dashed, Text: g.tooltip(p.columns, r)})
-		s.places = append(s.places, at)
+		at := point{x.at(p.axis.value(r)), y.at(m.value(r))}
+		s.Marks = append(s.Marks, mark{X: at.x, Y: at.y, Square: g.dashed, Text: g.tooltip(p.columns, r)})
+		s.positions = append(s.positions, at)
 	}
 	var xs, ys, low, high []float64
 	for rows := g.rows; len(rows) > 0; {
@@ -309,18 +308,19 @@ func (g group) series(m metric, p panel, x, y scale) series {
 		low, high = append(low, y.at(slices.Min(least))), append(high, y.at(slices.Max(most)))
 		rows = rows[n:]
 	}
-	s.Points = path(xs, ys)
+	s.Points = svgPoints(xs, ys)
 	back := slices.Clone(xs)
 	slices.Reverse(back)
 	slices.Reverse(low)
-	s.Band = path(append(slices.Clone(xs), back...), append(high, low...))
+	s.Band = svgPoints(append(slices.Clone(xs), back...), append(high, low...))
 	return s
 }
 
-// rounding is the relative difference of values that are equal but for rounding: Row.Bytes is computed.
+// rounding is the largest relative difference of values that count as equal. Row.Bytes is computed, so equal numbers of bytes may differ
+// by rounding.
 const rounding = 1e-9
 
-// equal returns the number of first rows at the same place of the axis.
+// equal returns the number of first rows with the same position on the axis.
 func (a axis) equal(rows []Row) int {
 	n, first := 1, a.value(rows[0])
 	for n < len(rows) && math.Abs(a.value(rows[n])-first) <= rounding*first {

@@ -40,7 +40,7 @@ const (
 	captionHeight         = 20.0
 )
 
-// WriteSVG writes the charts of a sweep as one drawing, which follows the light or dark theme of its reader. The errors are
+// WriteSVG writes the charts of a sweep as one SVG drawing, with colors for the light and the dark theme of a viewer. The errors are
 // a *SweepError and those of w.
 func WriteSVG(w io.Writer, p Page) error {
 	if err := p.CheckSweep(); err != nil {

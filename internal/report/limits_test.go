@@ -10,7 +10,7 @@ import (
 	"github.com/aiter-go/aiter/internal/report"
 )
 
-// endless is a reader that never ends.
+// endless is a reader that repeats a text without end.
 type endless struct{ text string }
 
 func (e endless) Read(p []byte) (int, error) { return copy(p, e.text), nil }

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Origin is the place, the time and the programs of a measurement. A field is "" if it is unknown.
+// Origin is the machine, the time and the programs of a measurement. A field is "" if it is unknown.
 type Origin struct {
 	Date     string `json:"date"`     // RFC 3339
 	Host     string `json:"host"`     // name of the machine
-	Driver   string `json:"driver"`   // the version of the device's kernel driver, of the CPU the kernel's
+	Driver   string `json:"driver"`   // the version of the device's kernel driver; for the CPU that of the kernel
 	Compiler string `json:"compiler"` // as it prints its version
 	Program  string `json:"program"`  // version of aiterctl
 	Commit   string `json:"commit"`   // of aiterctl
@@ -22,8 +22,8 @@ func (f *File) fields() [][2]string {
 	}
 }
 
-// Differences lists what differs between the origins of two files besides the program and the
-// date: "driver: 570.1, before 560.2". It skips fields that are unknown in one of them.
+// Differences lists the differences between the devices, hosts, drivers and compilers of two files:
+// "driver: 570.1, before 560.2". It skips fields that are unknown in one of them.
 func Differences(now, before *File) []string {
 	if before == nil {
 		return nil

@@ -27,7 +27,7 @@ func TestDifferences(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, text := range []string{"2026-11-01 10:00:00Z", "driver nvidia 580; nvcc 13; v2",
-		"not measured alike: driver: nvidia 580, before nvidia 570"} {
+		"measured differently: driver: nvidia 580, before nvidia 570"} {
 		if !strings.Contains(page.String(), text) {
 			t.Errorf("the page lacks %q", text)
 		}
@@ -48,7 +48,7 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// Shapes of as many bytes are one point of the line, and a mark each.
+// Shapes with the same number of bytes are one point of the line, but each has a mark.
 func TestEqualBytes(t *testing.T) {
 	f := &report.File{Device: "d", CopyGBps: 1000}
 	for _, shape := range []struct {

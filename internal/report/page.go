@@ -49,10 +49,10 @@ type content struct {
 	Rows    []tableRow
 	Compare bool
 
-	Arithmetic, Peaks bool // some row has an arithmetic rate, some a fraction of a peak
+	Arithmetic, Peaks bool // whether some row has an arithmetic rate, or a fraction of a peak
 }
 
-// heading is a column of the table that holds a size or an option; Number aligns its cells.
+// heading is a column of the table with a size or an option. Number reports whether its cells are numbers, which are aligned to the right.
 type heading struct {
 	Title  string
 	Number bool
@@ -143,7 +143,7 @@ func (p Page) facts(changes []Change) []fact {
 	}
 	note := fmt.Sprintf("geometric mean of %s, %d faster; older file: %s", cases(len(changes)), faster, p.Before.Device)
 	if different := Differences(p.Now, p.Before); len(different) > 0 {
-		note += "; not measured alike: " + strings.Join(different, "; ")
+		note += "; measured differently: " + strings.Join(different, "; ")
 	}
 	return append(list, fact{"Speed-up over the older file", factor(GeoMean(changes)), note})
 }
@@ -186,7 +186,7 @@ func (p Page) roofSamples() []roofSample {
 	return samples
 }
 
-// known formats a value above 0; others are unknown.
+// known formats a value above 0. It returns a dash for other values, which are unknown.
 func known(v float64, format func(float64) string) string {
 	if v <= 0 {
 		return "–"

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Role is what a column does on the page.
+// Role is the use of a column on the page.
 type Role int
 
 const (
@@ -28,8 +28,8 @@ type Column struct {
 }
 
 // panel is the data of one group of charts: an operator with one value of each Panel column.
-// Its lines are element types and the values of Line columns. If its axis is a column, that column has no value in the
-// title, and every other size has one.
+// Each line has one element type and one value of each Line column. If the axis is a column, the panel also has one value of
+// every other size; its title has these values.
 type panel struct {
 	CopyGBps float64
 	columns  []Column
@@ -77,7 +77,7 @@ func lineName(columns []Column, r Row) string {
 	return strings.Join(words, " ")
 }
 
-// isDashed reports whether a value of a Line column is not the usual one.
+// isDashed reports whether a Line column has another value than its first choice.
 func isDashed(columns []Column, r Row) bool {
 	return slices.ContainsFunc(columns, func(c Column) bool {
 		v := r.Values.Of(c.Name)
@@ -250,7 +250,7 @@ func legend(list []panel) []series {
 	slices.SortFunc(all, compareGroups)
 	var out []series
 	for _, g := range all {
-		out = append(out, series{Key: g.key, Class: g.class(), Marks: []point{{Square: g.dashed}}})
+		out = append(out, series{Key: g.key, Class: g.class(), Marks: []mark{{Square: g.dashed}}})
 	}
 	return out
 }

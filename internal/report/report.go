@@ -39,10 +39,10 @@ type Row struct {
 	Values                 Values // sizes and options of the case
 	MedianUS, P20US, P80US float64
 	GBps                   float64
-	// CopyFraction is the time of a copy of the same bytes over MedianUS.
+	// CopyFraction is the time of a copy of the same bytes divided by MedianUS.
 	CopyFraction float64
 	// GFlops is the arithmetic rate of the median call in 10^9 operations per second, 0 for an operator without a count of
-	// its arithmetic. The fractions relate it to the peaks of the file; they are 0 if they are unknown or do not apply.
+	// its arithmetic. The fractions are this rate divided by the peaks of the file, 0 if they are unknown or do not apply.
 	GFlops, VectorFraction, MatrixFraction float64
 }
 

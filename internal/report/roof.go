@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// roof is a limit of the device: the least time that it needs for a row is the row's time multiplied by the fraction.
+// roof is a limit of the device. The least time that the device needs for a row is the row's time multiplied by fraction.
 type roof struct {
 	name, class string
 	fraction    func(Row) float64
@@ -33,14 +33,14 @@ func (f roof) copyShare(r Row) float64 {
 	return r.CopyFraction / f.fraction(r)
 }
 
-// curve is a roof over the axis, for the element types for which it is the same.
+// curve is a roof over the axis, for the element types that have the same roof.
 type curve struct {
 	roof   roof
 	dtypes []string
-	at     map[float64]float64
+	at     map[float64]float64 // the roof by value of the axis
 }
 
-// curves returns the roofs of the panel's newer lines. value computes a point of a roof; it is 0 where there is none.
+// curves returns the roofs of the panel's newer lines. value computes the roof for a row, 0 if it is unknown.
 func (p panel) curves(value func(roof, Row) float64) []curve {
 	var list []curve
 	for _, f := range roofs() {
@@ -74,7 +74,7 @@ func (p panel) types() []string {
 	return list
 }
 
-// join adds a curve to the list, to an equal one if there is one.
+// join adds a curve to the list. If the list has an equal curve, join adds only the element types to it.
 func join(list []curve, c curve) []curve {
 	for i := range list {
 		if list[i].covers(c) {
@@ -95,7 +95,7 @@ func (c curve) covers(other curve) bool {
 	return true
 }
 
-// title names the roof, and its element types if others of the list have another curve of the roof.
+// title returns the name of the roof. If the list has several curves of this roof, the title also has the element types.
 func (c curve) title(list []curve) string {
 	same := slices.DeleteFunc(slices.Clone(list), func(o curve) bool { return o.roof.name != c.roof.name })
 	if len(same) < 2 {
@@ -109,48 +109,48 @@ func (p panel) curveLines(value func(roof, Row) float64, x, y scale) []line {
 	var lines []line
 	list := p.curves(value)
 	for _, c := range list {
-		var points []place
+		var points []point
 		for _, v := range slices.Sorted(maps.Keys(c.at)) {
-			points = append(points, place{v, c.at[v]})
+			points = append(points, point{v, c.at[v]})
 		}
 		runs := clip(project(dense(points), x, y), plotTop, plotBottom)
 		if len(runs) > 0 {
-			lines = append(lines, line{Name: c.title(list), Class: c.roof.class, Path: drawing(runs), runs: runs})
+			lines = append(lines, line{Name: c.title(list), Class: c.roof.class, Path: svgPath(runs), runs: runs})
 		}
 	}
 	return lines
 }
 
-// place is a point: of values, or of positions in a chart.
-type place struct{ x, y float64 }
+// point is a pair of values, or a position in a chart in CSS pixels.
+type point struct{ x, y float64 }
 
-// dense adds points between those of a power law, which is not a straight line on a linear axis.
-func dense(points []place) []place {
+// dense adds points between neighbouring points, on the power law through both. On a linear axis a power law is not a straight line.
+func dense(points []point) []point {
 	const steps = 16
-	var list []place
+	var list []point
 	for i := 1; i < len(points); i++ {
 		a, b := points[i-1], points[i]
 		for k := range steps {
 			t := float64(k) / steps
-			list = append(list, place{a.x * math.Pow(b.x/a.x, t), a.y * math.Pow(b.y/a.y, t)})
+			list = append(list, point{a.x * math.Pow(b.x/a.x, t), a.y * math.Pow(b.y/a.y, t)})
 		}
 	}
 	return append(list, points[max(0, len(points)-1):]...)
 }
 
 // project maps values to positions, outside of the plot too.
-func project(points []place, x, y scale) []place {
-	var list []place
+func project(points []point, x, y scale) []point {
+	var list []point
 	for _, p := range points {
-		list = append(list, place{x.position(p.x), y.position(p.y)})
+		list = append(list, point{x.position(p.x), y.position(p.y)})
 	}
 	return list
 }
 
 // clip returns the parts of a line between two heights.
-func clip(points []place, top, bottom float64) [][]place {
-	var runs [][]place
-	var run []place
+func clip(points []point, top, bottom float64) [][]point {
+	var runs [][]point
+	var run []point
 	end := func() {
 		if len(run) > 1 {
 			runs = append(runs, run)
@@ -165,7 +165,7 @@ func clip(points []place, top, bottom float64) [][]place {
 		}
 		if len(run) == 0 || run[len(run)-1] != a {
 			end()
-			run = []place{a}
+			run = []point{a}
 		}
 		run = append(run, b)
 	}
@@ -174,11 +174,11 @@ func clip(points []place, top, bottom float64) [][]place {
 }
 
 // clipSegment returns the part of a segment between two heights; ok is false if there is none.
-func clipSegment(a, b place, top, bottom float64) (from, to place, ok bool) {
+func clipSegment(a, b point, top, bottom float64) (from, to point, ok bool) {
 	if max(a.y, b.y) < top || min(a.y, b.y) > bottom {
 		return a, b, false
 	}
-	inside := func(p, other place) place {
+	inside := func(p, other point) point {
 		if limit := min(max(p.y, top), bottom); limit != p.y {
 			p.x, p.y = p.x+(other.x-p.x)*(limit-p.y)/(other.y-p.y), limit
 		}
@@ -187,8 +187,8 @@ func clipSegment(a, b place, top, bottom float64) (from, to place, ok bool) {
 	return inside(a, b), inside(b, a), true
 }
 
-// drawing formats lines as a path of SVG.
-func drawing(runs [][]place) string {
+// svgPath formats lines as SVG does in a path: "M1,2L3,4".
+func svgPath(runs [][]point) string {
 	var b strings.Builder
 	for _, run := range runs {
 		for i, p := range run {
@@ -208,10 +208,10 @@ const (
 
 func textWidth(s string) float64 { return charWidth*float64(len([]rune(s))) + 4 }
 
-// box is the place of a label, from its upper left corner.
+// box is the rectangle of a label, in CSS pixels.
 type box struct{ left, top, right, bottom float64 }
 
-func (b box) has(p place) bool {
+func (b box) has(p point) bool {
 	return p.x >= b.left && p.x <= b.right && p.y >= b.top && p.y <= b.bottom
 }
 
@@ -219,10 +219,10 @@ func (b box) meets(o box) bool {
 	return b.left < o.right && o.left < b.right && b.top < o.bottom && o.top < b.bottom
 }
 
-// placeNames sets the position of the name of each line that has runs: beside the line, where it covers the least of all
-// lines, and no other name.
-func placeNames(lines []line, others [][]place) {
-	var ink []place
+// placeNames sets the position of the name of each line that has runs: beside the line, where the name covers no other name
+// and as little of all lines as possible.
+func placeNames(lines []line, others [][]point) {
+	var ink []point
 	for _, run := range others {
 		ink = append(ink, spread(run)...)
 	}
@@ -241,8 +241,8 @@ func placeNames(lines []line, others [][]place) {
 	}
 }
 
-// bestBox returns the place of the line's name. From right to left, the first of equal ones wins.
-func (l line) bestBox(ink []place, taken []box) box {
+// bestBox returns the rectangle for the line's name that has the least cost. Of equal ones it takes the first from the right.
+func (l line) bestBox(ink []point, taken []box) box {
 	width := textWidth(l.Name)
 	best, least := box{}, math.Inf(1)
 	for _, run := range l.runs {
@@ -267,9 +267,9 @@ func (b box) around(margin float64) box {
 	return box{b.left - margin, b.top - margin, b.right + margin, b.bottom + margin}
 }
 
-// cost returns the number of points that a name covers, and a part of those close to it. Another name and the edge of the plot
-// count more than any number of points.
-func (b box) cost(ink []place, taken []box) float64 {
+// cost returns the number of points that a name covers, plus a fraction of the number of points close to it. A name that covers another
+// name or leaves the plot costs more than any number of points.
+func (b box) cost(ink []point, taken []box) float64 {
 	const forbidden, margin, near = 1e6, 7, 0.2
 	cost := 0.0
 	if b.left < plotLeft || b.right > plotRight || b.top < plotTop || b.bottom > plotBottom {
@@ -291,8 +291,8 @@ func (b box) cost(ink []place, taken []box) float64 {
 	return cost
 }
 
-// spread returns points along a line, at equal distances.
-func spread(run []place) []place {
+// spread returns points along a line, at equal distances from each other.
+func spread(run []point) []point {
 	list := slices.Clone(run[:min(1, len(run))])
 	next := sampled // the distance to the next point
 	for i := 1; i < len(run); i++ {
@@ -300,7 +300,7 @@ func spread(run []place) []place {
 		length := math.Hypot(b.x-a.x, b.y-a.y)
 		for ; next <= length; next += sampled {
 			t := next / length
-			list = append(list, place{a.x + t*(b.x-a.x), a.y + t*(b.y-a.y)})
+			list = append(list, point{a.x + t*(b.x-a.x), a.y + t*(b.y-a.y)})
 		}
 		next -= length
 	}

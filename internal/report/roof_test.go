@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// rowOf is a row with these values of batch, seqlen and width.
+// rowOf returns a row with these values of batch, seqlen and width.
 func rowOf(batch, seqlen, width int64) Row {
 	return Row{Op: "op", DType: "float32", Values: Values{{"batch", batch}, {"seqlen", seqlen}, {"width", width}, {"silu", true}}}
 }
@@ -64,7 +64,7 @@ func TestColumnScale(t *testing.T) {
 	}
 }
 
-// roofPanel has a float32 and a float16 line of the widths 4 and 8, at a half and a quarter of a copy.
+// roofPanel returns a panel with a float32 and a float16 line over the widths 4 and 8, with a half and a quarter of a copy's bandwidth.
 func roofPanel() panel {
 	p := panel{axis: columnAxis(Column{Name: "width"})}
 	add := func(dtype string, width int64, r Row) {
@@ -79,28 +79,28 @@ func roofPanel() panel {
 }
 
 func TestCurves(t *testing.T) {
-	type point struct {
-		name       string
-		four, eigh float64
+	type want struct {
+		name        string
+		four, eight float64
 	}
 	for what, c := range map[string]struct {
 		value func(roof, Row) float64
-		want  []point
+		want  []want
 	}{
-		"time": {roof.leastTime, []point{
+		"time": {roof.leastTime, []want{
 			{"copy (float32)", 10, 10}, {"copy (float16)", 5, 5}, {"vector units", 2, 4}, {"matrix units", 0.1, 0.2},
 		}},
-		"share": {roof.copyShare, []point{
+		"share": {roof.copyShare, []want{
 			{"copy", 1, 1}, {"vector units (float32)", 5, 2.5}, {"vector units (float16)", 2.5, 1.25}, {"matrix units", 50, 25},
 		}},
 	} {
 		list := roofPanel().curves(c.value)
-		var got []point
+		var got []want
 		for _, k := range list {
-			got = append(got, point{k.title(list), k.at[4], k.at[8]})
+			got = append(got, want{k.title(list), k.at[4], k.at[8]})
 		}
-		same := func(a, b point) bool {
-			return a.name == b.name && math.Abs(a.four-b.four) < 1e-9 && math.Abs(a.eigh-b.eigh) < 1e-9
+		same := func(a, b want) bool {
+			return a.name == b.name && math.Abs(a.four-b.four) < 1e-9 && math.Abs(a.eight-b.eight) < 1e-9
 		}
 		if !slices.EqualFunc(got, c.want, same) {
 			t.Errorf("%s: %v, want %v", what, got, c.want)
@@ -108,7 +108,7 @@ func TestCurves(t *testing.T) {
 	}
 }
 
-// Curves are drawn where they are in the plot: the matrix units' times are below it.
+// Curves are drawn only inside of the plot. The times of the matrix units are below it, so they are not drawn.
 func TestCurveLines(t *testing.T) {
 	p := roofPanel()
 	x, y := p.scales(sweepTime())
@@ -139,19 +139,19 @@ func TestCurveLines(t *testing.T) {
 
 func TestClip(t *testing.T) {
 	for name, c := range map[string]struct {
-		line []place
-		want [][]place
+		line []point
+		want [][]point
 	}{
-		"inside":         {[]place{{0, 10}, {1, 20}, {2, 15}}, [][]place{{{0, 10}, {1, 20}, {2, 15}}}},
-		"outside":        {[]place{{0, 110}, {1, 120}}, nil},
-		"through":        {[]place{{0, -100}, {3, 200}}, [][]place{{{1, 0}, {2, 100}}}},
-		"out and back":   {[]place{{0, 50}, {1, 150}, {2, 50}}, [][]place{{{0, 50}, {0.5, 100}}, {{1.5, 100}, {2, 50}}}},
-		"far out, back":  {[]place{{0, 50}, {1, 150}, {2, 150}, {3, 50}}, [][]place{{{0, 50}, {0.5, 100}}, {{2.5, 100}, {3, 50}}}},
-		"along the edge": {[]place{{0, 0}, {1, 0}}, [][]place{{{0, 0}, {1, 0}}}},
-		"a point":        {[]place{{0, 50}}, nil},
+		"inside":         {[]point{{0, 10}, {1, 20}, {2, 15}}, [][]point{{{0, 10}, {1, 20}, {2, 15}}}},
+		"outside":        {[]point{{0, 110}, {1, 120}}, nil},
+		"through":        {[]point{{0, -100}, {3, 200}}, [][]point{{{1, 0}, {2, 100}}}},
+		"out and back":   {[]point{{0, 50}, {1, 150}, {2, 50}}, [][]point{{{0, 50}, {0.5, 100}}, {{1.5, 100}, {2, 50}}}},
+		"far out, back":  {[]point{{0, 50}, {1, 150}, {2, 150}, {3, 50}}, [][]point{{{0, 50}, {0.5, 100}}, {{2.5, 100}, {3, 50}}}},
+		"along the edge": {[]point{{0, 0}, {1, 0}}, [][]point{{{0, 0}, {1, 0}}}},
+		"a point":        {[]point{{0, 50}}, nil},
 	} {
 		got := clip(c.line, 0, 100)
-		if !slices.EqualFunc(got, c.want, func(a, b []place) bool { return slices.Equal(a, b) }) {
+		if !slices.EqualFunc(got, c.want, func(a, b []point) bool { return slices.Equal(a, b) }) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
@@ -159,7 +159,7 @@ func TestClip(t *testing.T) {
 
 // Points between those of a power law are on it.
 func TestDense(t *testing.T) {
-	points := []place{{1, 3}, {10, 0.3}, {20, 0.15}}
+	points := []point{{1, 3}, {10, 0.3}, {20, 0.15}}
 	got := dense(slices.Clone(points))
 	if len(got) != 33 || got[16] != points[1] || got[32] != points[2] {
 		t.Fatalf("%d points", len(got))
@@ -171,10 +171,10 @@ func TestDense(t *testing.T) {
 	}
 }
 
-// The points of a line do not depend on those that define it.
+// The distances of the points along a line do not depend on the points that define the line.
 func TestSpread(t *testing.T) {
-	corner := []place{{0, 0}, {6, 0}, {6, 0}, {6, 10}}
-	if got, want := spread(corner), []place{{0, 0}, {4, 0}, {6, 2}, {6, 6}, {6, 10}}; !slices.Equal(got, want) {
+	corner := []point{{0, 0}, {6, 0}, {6, 0}, {6, 10}}
+	if got, want := spread(corner), []point{{0, 0}, {4, 0}, {6, 2}, {6, 6}, {6, 10}}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 	if got := spread(nil); len(got) != 0 {

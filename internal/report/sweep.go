@@ -39,7 +39,7 @@ func (x axis) compare(a, b Row) int {
 	return cmp.Or(cmp.Compare(x.value(a), x.value(b)), cmp.Compare(a.MedianUS, b.MedianUS))
 }
 
-// scale returns the scale for values of the rows. That of a column ends at the outermost values.
+// scale returns the scale for values of the rows. The scale of a column ends at its smallest and largest value.
 func (x axis) scale(values []float64) scale {
 	low, high := slices.Min(values), slices.Max(values)
 	if x.column == nil {
@@ -55,7 +55,8 @@ func (x axis) scale(values []float64) scale {
 // sweepRoom is the distance of the outermost values of a column from the ends of the axis.
 const sweepRoom = 14
 
-// ticks returns the values with text at the axis: of a column the measured ones, as far as their texts have room.
+// ticks returns the values that have text at the axis. For a column they are the measured values, without those whose text would
+// overlap another one.
 func (x axis) ticks(s scale, values []float64) []float64 {
 	if x.column == nil {
 		return s.ticks()
@@ -95,11 +96,11 @@ func formatNumber(v float64) string {
 	return strconv.FormatFloat(v, 'g', -1, 64)
 }
 
-// minSwept is the number of values of a column, with all others fixed, from which charts can have it as their axis.
+// minSwept is the least number of values that a column must have, with all other columns fixed, to be the axis of charts.
 const minSwept = 3
 
-// axis returns the axis of the page's charts: the one with the fewest panels. A column comes before bytes, and one with
-// more values before one with fewer.
+// axis returns the axis of the page's charts: the axis that gives the fewest panels. Of several such axes it prefers a column to
+// bytes, and the column with the most values.
 func (page Page) axis() axis {
 	best, most := bytesAxis(), 0
 	panels := len(page.titles(best))
@@ -115,7 +116,7 @@ func (page Page) axis() axis {
 	return best
 }
 
-// titles returns those of the panels with an axis.
+// titles returns the titles of the panels that the page has with an axis.
 func (page Page) titles(over axis) map[string]bool {
 	titles := map[string]bool{}
 	for _, r := range page.Now.Rows {

@@ -138,7 +138,7 @@ func TestFigureErrors(t *testing.T) {
 	}
 }
 
-// Roofs need peaks; without them and without a copy the charts are drawn all the same.
+// Without peaks, and without the bandwidth of a copy, the charts are drawn without roofs.
 func TestSweepWithoutRoofs(t *testing.T) {
 	f := sweep(1)
 	for i := range f.Rows {
@@ -164,7 +164,7 @@ func TestSweepWithoutRoofs(t *testing.T) {
 	}
 }
 
-// A family of other sizes has a sweep of one of them.
+// A sweep works for a family with other sizes than causal_conv1d.
 func TestSweepOfASize(t *testing.T) {
 	f := &report.File{Device: "d", CopyGBps: 100}
 	for _, dim := range []int64{100, 300, 1000} {

@@ -35,7 +35,7 @@ func (v Values) key() string {
 	return strings.Join(words, " ")
 }
 
-// text returns all names and words.
+// text returns all names and values as one text.
 func (v Values) text() string {
 	var b strings.Builder
 	for _, x := range v {
@@ -90,11 +90,12 @@ type rowTimes struct {
 	MatrixFraction float64 `json:"matrix_fraction,omitempty"`
 }
 
-// measuredNames and measured are the columns of CSV after the values.
+// measuredNames returns the names of the columns of CSV after the sizes and options.
 func measuredNames() []string {
 	return []string{"median_us", "p20_us", "p80_us", "gbps", "copy_fraction", "gflops", "vector_fraction", "matrix_fraction"}
 }
 
+// measured returns the values of these columns.
 func (r Row) measured() []float64 {
 	return []float64{r.MedianUS, r.P20US, r.P80US, r.GBps, r.CopyFraction, r.GFlops, r.VectorFraction, r.MatrixFraction}
 }
@@ -108,7 +109,7 @@ func (r Row) MarshalJSON() ([]byte, error) {
 // maxValues is the largest number of sizes and options of a row.
 const maxValues = 32
 
-// UnmarshalJSON takes every key that a row of any case has not for a size or an option.
+// UnmarshalJSON reads a row. A key that is not in every row is a size or an option.
 func (r *Row) UnmarshalJSON(text []byte) error {
 	var start rowStart
 	var times rowTimes
@@ -159,7 +160,7 @@ func (r *Row) isColumn(name string) bool {
 	return slices.Contains([]string{"op", "target", "dtype"}, name) || slices.Contains(measuredNames(), name)
 }
 
-// plain converts a value from JSON.
+// plain converts a decoded JSON value to a string, a bool, an int64 or a float64.
 func plain(v any) (any, error) {
 	switch v := v.(type) {
 	case string, bool:

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestJoin lets a shell print the words of a joined command, each on a line of its own.
+// TestJoin runs a joined command in a shell. The command prints its words, each on a line of its own.
 func TestJoin(t *testing.T) {
 	words := []string{"plain", "-O2", "-DA=1", "", "two words", "it's", `"quoted"`, "$HOME", "`id`", "a;b", `back\slash`, "*", "~", "é", "#x"}
 	out, err := exec.Command("/bin/sh", "-c", Join(append([]string{"printf", `%s\n`}, words...))).Output()

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Nearest returns up to three similar names, best first: those with a similar spelling, then
-// those that contain what was written.
+// Nearest returns up to three similar names, best first: names with a similar spelling, then
+// names that contain the written text.
 func Nearest(written string, names []string) []string {
 	best := alike(written, names)
 	for _, n := range names {
@@ -27,23 +27,23 @@ func NearestWord(written string, words []string) string {
 	return ""
 }
 
-// alike returns the words of which at most a third of the letters differ, best first. It
-// ignores case.
+// alike returns the words that differ from the written one in at most a third of the letters,
+// best first. It ignores case.
 func alike(written string, words []string) []string {
-	far := func(w string) int { return distance(strings.ToLower(written), strings.ToLower(w)) }
+	differing := func(w string) int { return distance(strings.ToLower(written), strings.ToLower(w)) }
 	var list []string
 	for _, w := range words {
 		most := (max(len(written), len(w)) + 2) / 3
-		apart := max(len(written)-len(w), len(w)-len(written))
-		if apart <= most && far(w) <= most { // apart is cheap to compute and never above the distance
+		longer := max(len(written)-len(w), len(w)-len(written))
+		if longer <= most && differing(w) <= most { // longer is cheap to compute, and at most the distance
 			list = append(list, w)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b string) int { return cmp.Compare(far(a), far(b)) })
+	slices.SortStableFunc(list, func(a, b string) int { return cmp.Compare(differing(a), differing(b)) })
 	return list
 }
 
-// distance counts the letters to insert, remove, replace or swap with a neighbour.
+// distance returns the number of edits that turn a into b. An edit inserts, removes or replaces a letter, or swaps two neighbours.
 func distance(a, b string) int {
 	var before []int
 	last := make([]int, len(b)+1)

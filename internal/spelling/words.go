@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// OneOf lists alternatives: "a, b or c". Of many it lists the first ones.
+// OneOf lists alternatives: "a, b or c". Of more than 20 it lists the first 20 and counts the others.
 func OneOf(words []string) string {
 	const most = 20
 	if len(words) > most {

@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 )
 
-// hostile has each kind of character that a terminal must not get.
+// hostile has one character of each kind that must not reach a terminal.
 const hostile = "a\x1b[7m\x1b]0;t\a\r\b\x00\x7f\u0085\u009b7m\u202e\u2066\u2028\U000e0001\xff\xc2"
 
 func TestEscape(t *testing.T) {

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/term"
 )
 
-// EnterKey returns a channel that receives one value for each line of input. It returns
-// nil if from is nil, or a terminal of which the program is a background job, because a
-// read would stop the program.
+// EnterKey returns a channel that receives one value for each line of input, until ctx
+// ends. It returns nil if from is nil, and for a terminal if the program is a background
+// job, because the system stops a background job that reads.
 func EnterKey(ctx context.Context, from io.Reader) <-chan struct{} {
 	if from == nil {
 		return nil

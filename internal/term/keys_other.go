@@ -2,5 +2,5 @@
 
 package term
 
-// foreground returns true: the system stops no program that reads.
+// foreground returns true, because these systems do not stop a program that reads from a terminal.
 func foreground(int) bool { return true }

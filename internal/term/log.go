@@ -10,9 +10,10 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Logger returns a logger that writes lines with the time to the terminal. zerolog writes them.
+// Logger returns a logger that writes messages of level and above to the terminal, each as a line with the time of day. colored
+// adds colors to the lines.
 func (t *Terminal) Logger(colored bool, level slog.Level) *slog.Logger {
-	steps := zerolog.Level(level / 4) // from info on; slog has 4 numbers for each level
+	steps := zerolog.Level(level / 4) // above info; levels of slog differ by 4
 	log := zerolog.New(t.logWriter(colored)).Level(zerolog.InfoLevel + steps).With().Timestamp().Logger()
 	return slog.New(zerolog.NewSlogHandler(log))
 }

@@ -50,11 +50,11 @@ func (e Entry) sameCall(other Entry) bool {
 	return e.Op == other.Op && e.Device == other.Device && e.Driver == other.Driver && e.Class == other.Class
 }
 
-// maxEntries bounds the entries of a library. Store keeps the newest ones.
+// maxEntries is the largest number of entries of a library. Store drops the oldest ones.
 const maxEntries = 4096
 
-// Load returns the entries for a library, which its digest names: those of the cache, then those of its read-only caches that it
-// lacks. An unreadable record counts as empty.
+// Load returns the entries for the library with that digest: the entries of the cache, then those of its read-only caches for other
+// calls. A record that cannot be read counts as empty.
 func Load(store *cache.Dir, library string) []Entry {
 	var all []Entry
 	for _, data := range store.GetAll(cache.Tuning, cache.TuningKey(library)) {
@@ -81,7 +81,8 @@ func merge(list, more []Entry) []Entry {
 	return list
 }
 
-// Store keeps entries for a library. They replace earlier ones for the same calls. The errors are those of the cache and of its locks.
+// Store adds entries for the library with that digest. They replace entries for the same calls. The errors are those of the cache and
+// of its locks.
 func Store(ctx context.Context, store *cache.Dir, library string, entries ...Entry) error {
 	if err := store.Writable(); err != nil {
 		return err

@@ -62,7 +62,7 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// Writers do not lose each other's entries, and the oldest ones go if there are too many.
+// Concurrent calls of Store keep all entries. Above the limit Store drops the oldest ones.
 func TestStoreTogether(t *testing.T) {
 	store, digest := openCache(t), cache.SHA256([]byte("library"))
 	var wg sync.WaitGroup
