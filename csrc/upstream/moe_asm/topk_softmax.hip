@@ -26,7 +26,7 @@ static void topk_softmax(Tensor& topk_weights, Tensor& topk_indices, Tensor& tok
   expect_packed("token_expert_indices", token_expert_indices);
   expect_type("softmax_workspace", softmax_workspace, AITER_DTYPE_fp32), expect_packed("softmax_workspace", softmax_workspace);
   AITER_CHECK((experts & (experts - 1)) == 0 && experts <= 512 || int64_t(softmax_workspace.numel()) >= tokens * experts,
-              "softmax_workspace: expected ", tokens * experts, " elements or more, because ", experts, " experts are not a power of 2 up to 512");
+              "softmax_workspace: expected ", tokens * experts, " elements or more: ", experts, " experts are not a power of 2 up to 512");
   if (tokens == 0) return;
   ::aiter::topk_softmax(topk_weights, topk_indices, token_expert_indices, gating_output, softmax_workspace, need_renorm, 0, scoring);
   HIP_CALL(hipGetLastError());
