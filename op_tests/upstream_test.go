@@ -86,6 +86,9 @@ func TestUpstream(t *testing.T) {
 			for _, c := range m.refused {
 				t.Run(c.op.Name+"/refused/"+c.call.String(), func(t *testing.T) { refusedCall(t, reg, c, all[i].Device) })
 			}
+			if m.also != nil {
+				m.also(t, reg, all[i].Device)
+			}
 			called++
 		})
 	}
@@ -105,6 +108,7 @@ type upstreamModule struct {
 	ops  []optests.Operator
 	// refused are calls that an adapter refuses because AIter's kernels would be wrong.
 	refused []upstreamRefusal
+	also    func(t *testing.T, reg *registry.Registry, dev tensor.Device) // makes calls without tensors
 }
 
 // upstreamRefusal is a call and the words of its error.
@@ -133,7 +137,7 @@ func upstreamModules(to targets.Target) []upstreamModule {
 		{name: "module_aiter_pos_encoding", more: rdna, ops: ops[:2]}, {name: "module_aiter_causal_conv1d_update", more: rdna, ops: ops[2:3]},
 		{name: "module_aiter_rmsnorm", more: rdna, ops: ops[3:6]}, {name: "module_aiter_gdr_decode_packed_bf16", ops: ops[6:]},
 		quantModule(to), normQuantModule(to), splitQKVModule(), splitGDRModule(),
-		cacheModule(to),
+		cacheModule(to), sortingModule(),
 	}, ropeModules(), activationModules(), moeModules())
 	if os.Getenv(settings.CheckoutVariable) != "" {
 		return list

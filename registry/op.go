@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/aiter-go/aiter/device"
@@ -31,6 +32,7 @@ type opVersion struct {
 	decl     *opconfig.Op
 	axes     []keyAxis
 	required int                       // number of arguments without a default
+	tensors  bool                      // some argument is a tensor
 	defaults *callBuffer               // of the arguments that are not required
 	checks   *argChecks                // of the arguments that the configuration describes, nil for none
 	removed  error                     // a *RemovedError, else nil
@@ -51,6 +53,7 @@ func newOpVersion(r *Registry, mod *moduleVersion, decl *opconfig.Op) *opVersion
 	return &opVersion{
 		reg: r, module: mod, decl: decl, axes: keyAxes(mod.decl, decl),
 		required: decl.Schema.Required(), defaults: packDefaults(decl.Schema), checks: newArgChecks(decl),
+		tensors: slices.ContainsFunc(decl.Schema.Args, func(a schema.Arg) bool { return a.Type.Kind == schema.Tensor }),
 	}
 }
 
@@ -75,6 +78,7 @@ func (o *Op) Schema() schema.Schema { return o.current().decl.Schema }
 // float32, a bool as bool, a str as string without NUL bytes, an int[] as []int64, []int or []int32. A list
 // and a str of more than 7 bytes cost one or two allocations. All tensors must be on one
 // device. Call builds the code for the device, the element types and the sizes on first use.
+// An operator whose schema has no tensor runs on the device of [device.WithStream], else on the CPU.
 //
 // Call queues the work on the stream of [device.WithStream], else on the device's
 // default stream, and returns. On the CPU the work is done when Call returns.
@@ -146,6 +150,7 @@ func (o *opVersion) call(ctx context.Context, args []any, m *measurement, params
 	if err != nil {
 		return err
 	}
+	dev = o.place(ctx, dev)
 	key := o.key(args)
 	b := o.findBinding(dev, key)
 	if b == nil {
@@ -228,6 +233,10 @@ func (o *opVersion) bind(ctx context.Context, dev tensor.Device, key partKey) (b
 	}
 	if err := o.module.decl.CheckTarget(t); err != nil {
 		err = &BuildError{Request: req, Err: err}
+		if !o.tensors {
+			return binding{}, fmt.Errorf("%s: the operator has no tensors, and the call is for %s; name a device that the module supports "+
+				"with device.WithStream: %w", o.Name(), dev, err)
+		}
 		return binding{}, fmt.Errorf("%s: the tensors are on %s; copy them to a device that the module supports: %w", o.Name(), dev, err)
 	}
 	mod, err := o.load(ctx, req)
@@ -275,6 +284,17 @@ func (o *opVersion) addBinding(b binding) {
 			return
 		}
 	}
+}
+
+// place returns the device of a call, given that of its tensors.
+func (o *opVersion) place(ctx context.Context, dev tensor.Device) tensor.Device {
+	if o.tensors {
+		return dev
+	}
+	if given, ok := device.StreamFrom(ctx); ok {
+		return given.Device
+	}
+	return dev
 }
 
 // stream returns the stream of [device.WithStream], else the device's default stream. The

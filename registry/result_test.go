@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aiter-go/aiter/device"
 	"github.com/aiter-go/aiter/registry"
 	"github.com/aiter-go/aiter/tensor"
 )
@@ -162,6 +163,24 @@ func TestListsAndResults(t *testing.T) {
 		}
 		if n, ok := got.(int64); !verified && (err != nil || !ok || n < 1) {
 			t.Errorf("counter: %v, %v", got, err)
+		}
+	}
+}
+
+// TestDeviceWithoutTensors calls an operator without tensors, whose device is that of the stream.
+func TestDeviceWithoutTensors(t *testing.T) {
+	for _, verified := range []bool{false, true} {
+		reg := open(t, registry.Options{Root: sourceTree(t, typesConfig, map[string]string{"csrc/types.cpp": typesSource}), Verify: verified})
+		op := lookup(t, reg, "ordered")
+		on := func(dev tensor.Device) (any, error) {
+			return op.CallReturning(device.WithStream(t.Context(), device.Stream{Device: dev}), []int64{1, 2})
+		}
+		if got, err := on(tensor.Host()); err != nil || got != true {
+			t.Errorf("on the CPU: %v, %v", got, err)
+		}
+		var other *registry.StreamDeviceError
+		if _, err := on(tensor.Device{Type: tensor.ROCM, ID: 99}); err == nil || errors.As(err, &other) {
+			t.Errorf("on a device that is missing: %v", err)
 		}
 	}
 }

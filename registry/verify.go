@@ -63,6 +63,7 @@ func (o *opVersion) callVerified(ctx context.Context, args []any, params *ffi.Pa
 	if err != nil {
 		return err
 	}
+	dev = o.place(ctx, dev)
 	stream, err := o.stream(ctx, dev)
 	if err != nil {
 		return err
