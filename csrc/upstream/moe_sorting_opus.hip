@@ -41,8 +41,8 @@ static void check_sizes(const Sizes& s, bool local_ids, const char* tokens, cons
   }
   AITER_CHECK(s.workspace() <= INT32_MAX, tokens, " and num_experts: expected a workspace of less than 2^31 bytes, got ", s.workspace());
   const int64_t lds = aiter::impl::moe_sorting_get_smem_size_p23(int(s.experts), local_ids), limit = opus::get_smem_size();
-  AITER_CHECK(lds <= limit, "num_experts: expected at most ", (limit / 4 - 13) / (local_ids ? 2 : 1), local_ids ? " with local_topk_ids" : "",
-              ", got ", s.experts);
+  AITER_CHECK(lds <= limit, "num_experts: expected at most ", (limit / 4 - 13) / (local_ids ? 2 : 1),
+              local_ids ? " with local_topk_ids" : "", ", got ", s.experts);
 }
 
 static int workspace_size(int tokens, int num_experts, int topk, int dispatch_policy) {
@@ -70,7 +70,7 @@ static void sort(Tensor& topk_ids, Tensor& topk_weights, Tensor& sorted_token_id
   AITER_CHECK(most + unit_size <= INT32_MAX, "topk_ids, num_experts and unit_size: expected less than 2^31 sorted tokens");
   expect_ints("sorted_token_ids", sorted_token_ids, most), expect_ints("sorted_expert_ids", sorted_expert_ids, units);
   expect_type("sorted_weights", sorted_weights, AITER_DTYPE_fp32), expect_packed("sorted_weights", sorted_weights);
-  AITER_CHECK(int64_t(sorted_weights.numel()) >= most, "sorted_weights: expected ", most, " elements or more, got ", sorted_weights.numel());
+  AITER_CHECK(int64_t(sorted_weights.numel()) >= most, "sorted_weights: expected ", most, " elements or more");
   expect_ints("num_valid_ids", num_valid_ids, 2);
   expect_sizes("moe_buf", moe_buf, {-1, -1}), expect_packed("moe_buf", moe_buf);
   if (moe_buf.size(1) > 0) {  // cleared in vectors of 16 bytes
