@@ -98,7 +98,7 @@ func newProfile(a *app) *cobra.Command {
 	return cmd
 }
 
-// importProfile shows files of a profiler. The arguments are files too: the shell replaces a pattern behind --import by
+// importProfile shows files of a profiler. The arguments are files too: the shell replaces a pattern after --import by
 // several words.
 func (a *app) importProfile(f *profileFlags, more []string) error {
 	if f.counters || f.host {

@@ -185,7 +185,7 @@ func (a *app) runOp(cmd *cobra.Command, f *runFlags, name string) error {
 	return a.printRun(rep, err)
 }
 
-// run places the tensors, calls the operator, and checks the outputs. After an error
+// run uploads the tensors, calls the operator, and checks the outputs. After an error
 // the report has the results up to that point.
 func (t *opRun) run(ctx context.Context) (rep *runReport, err error) {
 	rep = &runReport{Op: t.op.Name(), Target: builtFor(t.reg, t.device, t.target), Outputs: []outputReport{}, device: t.device}

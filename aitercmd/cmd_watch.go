@@ -138,7 +138,7 @@ func (w *watchRun) requests() ([]jit.Request, error) {
 }
 
 // loop reacts to changes and to the Enter key until the context ends. The end of the
-// context is no error.
+// context is not an error.
 func (w *watchRun) loop(ctx context.Context) error {
 	enter := term.EnterKey(ctx, w.app.in)
 	for ctx.Err() == nil {

@@ -28,7 +28,7 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// TestToken uses a farm that asks for a token. A new token in the file is used without a restart.
+// TestToken uses a farm that requires a token. A new token in the file is used without a restart.
 func TestToken(t *testing.T) {
 	p := newProxy(t, startFarm(t, "").Host)
 	p.set(fault{call: func(ctx context.Context, _ string) error {
@@ -55,7 +55,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// TestTLS uses a farm that asks for the certificate of the client, without and with the files that the client needs.
+// TestTLS uses a farm that requires a client certificate. The client has all files that it needs, or only some.
 func TestTLS(t *testing.T) {
 	dir := t.TempDir()
 	authority := newCertificate(t, dir, "ca", nil)

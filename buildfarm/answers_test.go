@@ -306,7 +306,7 @@ func TestTokenRemoved(t *testing.T) {
 func TestPlatform(t *testing.T) {
 	p := newProxy(t, startFarm(t, "").Host)
 	var sent atomic.Pointer[repb.Platform]
-	p.set(fault{asked: func(method string, m []byte) []byte {
+	p.set(fault{request: func(method string, m []byte) []byte {
 		if method == "BatchUpdateBlobs" {
 			edit(m, new(repb.BatchUpdateBlobsRequest), func(r *repb.BatchUpdateBlobsRequest) {
 				for _, b := range r.GetRequests() {

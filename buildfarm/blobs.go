@@ -43,7 +43,7 @@ func (d digest) proto() *repb.Digest { return &repb.Digest{Hash: d.hash, SizeByt
 
 func fromProto(p *repb.Digest) digest { return digest{p.GetHash(), p.GetSizeBytes()} }
 
-// upload sends the blobs that the farm lacks.
+// upload sends the blobs that the farm does not have.
 func (x *executor) upload(ctx context.Context, blobs map[digest][]byte) error {
 	req := &repb.FindMissingBlobsRequest{InstanceName: x.instance}
 	for d := range blobs {

@@ -154,9 +154,9 @@ func TestRefused(t *testing.T) {
 // command wait.
 func TestNextProcess(t *testing.T) {
 	for _, c := range []struct {
-		name  string
-		fault fault
-		asked bool
+		name    string
+		fault   fault
+		queried bool
 	}{{"failed at once", unavailable("GetCapabilities"), true}, {"silent", silent("GetCapabilities"), false}} {
 		t.Run(c.name, func(t *testing.T) {
 			p := newProxy(t, startFarm(t, "").Host)
@@ -169,11 +169,11 @@ func TestNextProcess(t *testing.T) {
 			start := time.Now()
 			x.build(small())
 			causes := x.failures()
-			if asked := p.count("GetCapabilities") > 0; asked != c.asked {
-				t.Errorf("the next process asked the farm: %t, want %t; causes %q", asked, c.asked, causes)
+			if queried := p.count("GetCapabilities") > 0; queried != c.queried {
+				t.Errorf("the next process queried the farm: %t, want %t; causes %q", queried, c.queried, causes)
 			}
 			var want []jit.ExecutorCause
-			if !c.asked {
+			if !c.queried {
 				want = []jit.ExecutorCause{jit.ExecutorSuspended, jit.ExecutorSuspended} // of the two compiles
 			}
 			if !slices.Equal(causes, want) {
@@ -187,7 +187,7 @@ func TestNextProcess(t *testing.T) {
 func TestStopped(t *testing.T) {
 	farm := startFarm(t, "")
 	p := newProxy(t, farm.Host)
-	p.set(fault{asked: func(method string, _ []byte) []byte {
+	p.set(fault{request: func(method string, _ []byte) []byte {
 		if method == "Execute" {
 			_ = farm.Process().Kill()
 		}
@@ -224,7 +224,7 @@ func TestPoisonedCache(t *testing.T) {
 	if len(results) == 0 {
 		t.Fatal("no result was taken from the farm's cache")
 	}
-	p.set(fault{asked: func(method string, _ []byte) []byte {
+	p.set(fault{request: func(method string, _ []byte) []byte {
 		if method != "GetActionResult" {
 			return nil
 		}
@@ -282,7 +282,7 @@ func TestSentFiles(t *testing.T) {
 	p := newProxy(t, startFarm(t, "").Host)
 	var mu sync.Mutex
 	names, sent := map[string]bool{}, 0
-	p.set(fault{asked: func(method string, m []byte) []byte {
+	p.set(fault{request: func(method string, m []byte) []byte {
 		mu.Lock()
 		defer mu.Unlock()
 		if bytes.Contains(m, []byte("SECRET")) {
@@ -317,14 +317,14 @@ func TestSentFiles(t *testing.T) {
 			t.Errorf("%s was not sent", name)
 		}
 	}
-	// A unit whose headers are known sends these.
+	// For a unit with a dependency list the client sends only the files of the list.
 	clear(names)
 	x.tree.Write("src/a.cpp", source+"// edited\n")
 	x.build(small())
 	if f := x.failures(); len(f) > 0 || !names["a.cpp"] || names["unused.h"] {
 		t.Errorf("failures %q, sent %v; want the files of the dependency list", f, names)
 	}
-	// A new header that the list lacks: the declared folders are sent again.
+	// The list does not have a new header, so the client sends the declared folders again.
 	x.tree.Write("include/more.h", "#define MORE 1\n")
 	x.tree.Write("src/a.cpp", source+"#include \"more.h\"\n")
 	x.build(small())

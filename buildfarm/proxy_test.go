@@ -32,8 +32,8 @@ type fault struct {
 	call func(ctx context.Context, method string) error
 	// answer changes a message of the farm; io.EOF ends the stream.
 	answer func(ctx context.Context, method string, message []byte) ([]byte, error)
-	// asked gets a message of the client. If it returns a message, that is the answer.
-	asked func(method string, message []byte) []byte
+	// request gets a message of the client. If it returns a message, that is the answer.
+	request func(method string, message []byte) []byte
 }
 
 // raw is a codec that does not change messages.
@@ -113,8 +113,8 @@ func (p *proxy) forward(_ any, client grpc.ServerStream) error {
 				_ = farm.CloseSend()
 				return
 			}
-			if f.asked != nil {
-				if answer := f.asked(method, m); answer != nil {
+			if f.request != nil {
+				if answer := f.request(method, m); answer != nil {
 					answered <- answer
 					cancel()
 					return

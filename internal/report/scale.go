@@ -122,7 +122,7 @@ func digits(v float64) string {
 	return trimmed(fmt.Sprintf("%.2f", v))
 }
 
-// trimmed removes zeros behind the decimal point: 2.50 is 2.5.
+// trimmed removes the last zeros after a decimal point: 2.50 is 2.5. s must have a decimal point.
 func trimmed(s string) string { return strings.TrimRight(strings.TrimRight(s, "0"), ".") }
 
 // grouped writes an integer with commas.

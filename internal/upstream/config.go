@@ -15,7 +15,7 @@ import (
 type Module struct {
 	Name        string
 	Sources     []string // files; those of listed folders too
-	Missing     []string // listed sources that the checkout lacks, or that are outside of it
+	Missing     []string // listed sources that the checkout does not have, or that are outside of it
 	Include     []string // extra_include
 	Flags       []Flag   // flags_extra_hip
 	SourceFlags []SourceFlags

@@ -36,7 +36,7 @@ type ModuleInterface struct {
 type FunctionInterface struct {
 	Name   string `json:"name"`
 	ABI    ABI    `json:"abi"`
-	Schema string `json:"schema"` // without marks of written tensors; "" if schemas lack a type
+	Schema string `json:"schema"` // without marks of written tensors; "" if a type has no equivalent in schemas
 	Types  string `json:"types"`  // in C++: "void (aiter_tensor_t &, float)"
 }
 
