@@ -1,9 +1,11 @@
 package jit
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/aiter-go/aiter/internal/cache"
@@ -254,31 +256,45 @@ func (c Command) Unit() string { return unitName(c.File, c.Pass) }
 // nothing. It fails with the errors of the configuration and of the search for toolchains.
 func (m *Manager) Commands(ctx context.Context, reqs ...Request) ([]Command, error) {
 	m.refresh()
-	s := m.newSession()
+	plans, err := m.newSession().plans(ctx, reqs)
+	if err != nil {
+		return nil, err
+	}
 	var out []Command
-	compiledFor := map[cache.Key]string{}
-	for _, r := range reqs {
-		if err := m.openPulled(ctx, r); err != nil {
-			return nil, err
-		}
-		p, err := s.plan(ctx, r)
-		if err != nil {
-			return nil, err
-		}
+	compiledFor, folders := map[cache.Key]string{}, map[deps.Tree]deps.Folders{}
+	for _, p := range plans {
 		c, err := p.lookup(true)
 		if err != nil {
 			return nil, err
 		}
 		for i, u := range p.units {
-			on, err := deps.FoldersOf(ctx, u.view.Tree)
-			if err != nil {
-				return nil, err
+			on, known := folders[u.view.Tree]
+			if !known {
+				if on, err = deps.FoldersOf(ctx, u.view.Tree); err != nil {
+					return nil, err
+				}
+				folders[u.view.Tree] = on
 			}
 			out = append(out, u.command(on, c.units[i], c.misses[i], compiledFor))
 		}
 	}
 	_ = m.opts.Memo.Save() // if it fails, the next process identifies the compilers again
 	return out, nil
+}
+
+// plans resolves several requests in parallel, because a search for a toolchain waits for its compiler.
+func (s *session) plans(ctx context.Context, reqs []Request) ([]*plan, error) {
+	out, errs := make([]*plan, len(reqs)), make([]error, len(reqs))
+	var wg sync.WaitGroup
+	for i, r := range reqs {
+		wg.Go(func() {
+			if errs[i] = s.m.openPulled(ctx, r); errs[i] == nil {
+				out[i], errs[i] = s.plan(ctx, r)
+			}
+		})
+	}
+	wg.Wait()
+	return out, cmp.Or(errs...)
 }
 
 // command returns the compiler run of a unit with the result of its lookup. compiledFor holds the

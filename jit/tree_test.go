@@ -3,12 +3,15 @@
 package jit_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/fstest"
@@ -170,5 +173,51 @@ func TestEmbeddedTreeOnAFullDisk(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(filepath.Join(b.cacheDir, "v2", "source", "*")); len(left) != 0 {
 		t.Errorf("temporary folders remain: %v", left)
+	}
+}
+
+// TestEmbeddedTreeOfManyCallers checks that callers that share a check get a tree whose files are intact: an edit that is
+// older than the call of Dir is undone.
+func TestEmbeddedTreeOfManyCallers(t *testing.T) {
+	store, err := cache.Open(t.TempDir(), cache.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := deps.NewEmbeddedTree(testTree(), store)
+	dir, err := tree.Dir(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "src/a.cpp")
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	var others sync.WaitGroup
+	defer others.Wait()
+	defer close(stop)
+	for range 4 {
+		others.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					_, _ = tree.Dir(t.Context()) // its check may read the file before an edit
+				}
+			}
+		})
+	}
+	for range 200 {
+		if err := os.WriteFile(file, []byte("edited"), 0o644); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		if _, err := tree.Dir(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, want) {
+			t.Fatalf("after the edit the file is %q, %v", got, err)
+		}
 	}
 }

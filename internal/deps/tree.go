@@ -76,11 +76,21 @@ type EmbeddedTree struct {
 	files fs.FS
 	store *cache.Dir // contains the folder of the tree
 
-	mu     sync.Mutex
-	digest string   // of all files; "" until first used
-	held   *os.File // the open folder, whose lock prevents its removal
+	checking sync.Mutex // held during a check
+	digest   string     // of all files; "" until first used
+	held     *os.File   // the open folder, whose lock prevents its removal
+
+	mu   sync.Mutex
+	next *treeCheck // has not begun; nil: no caller waits for one
 
 	digests sync.Map // path -> SHA-256 of a file, in hex
+}
+
+// treeCheck is a check of the tree on disk. All callers that arrive before it begins share it.
+type treeCheck struct {
+	done chan struct{} // closed at its end
+	dir  string
+	err  error
 }
 
 var _ Tree = (*EmbeddedTree)(nil)
@@ -117,12 +127,33 @@ func (t *EmbeddedTree) Names(dir string) map[string]bool {
 	return names
 }
 
-// Dir implements [Tree]. It checks the files on disk each time: keys contain the
+// Dir implements [Tree]. It checks the files on disk after each call: keys contain the
 // digests of the embedded files, so a compiler must not read edited ones. It fails with
 // [*cache.AccessError] if the tree cannot be written.
 func (t *EmbeddedTree) Dir(context.Context) (string, error) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	c := t.next
+	if c != nil {
+		t.mu.Unlock()
+		<-c.done
+		return c.dir, c.err
+	}
+	c = &treeCheck{done: make(chan struct{})}
+	t.next = c
+	t.mu.Unlock()
+
+	t.checking.Lock()
+	defer t.checking.Unlock()
+	t.mu.Lock()
+	t.next = nil // later callers need a later check
+	t.mu.Unlock()
+	c.dir, c.err = t.checkedDir()
+	close(c.done)
+	return c.dir, c.err
+}
+
+// checkedDir returns the folder of the tree. It extracts the tree if it is not intact.
+func (t *EmbeddedTree) checkedDir() (string, error) {
 	if t.digest == "" {
 		digest, err := treeDigest(t.files)
 		if err != nil {

@@ -176,6 +176,7 @@ func (t *tracer) executed(id int, th *thread, c *call) {
 	if st.Ino != c.file.Ino || st.Dev != c.file.Dev {
 		t.read(name{exe, t.inside(id, th)}, &st, true)
 	}
+	t.install(id, th, exe)
 }
 
 // flags returns the flags of a call that opens a file.

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -37,6 +38,9 @@ type thread struct {
 	announced bool  // its parent has reported it
 	pending   *call // the system call that it executes, nil if the tracer ignores it
 	inside    *bool // see Access.Inside; nil: not known yet
+
+	filtered   bool          // it stops only at the system calls of the tracer's rules
+	installing *installation // of its filter; nil: none is being installed
 }
 
 // call is a system call with its arguments.
@@ -48,7 +52,7 @@ type call struct {
 }
 
 const traceOptions = unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACEFORK | unix.PTRACE_O_TRACEVFORK |
-	unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEEXEC | unix.PTRACE_O_EXITKILL
+	unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEEXEC | unix.PTRACE_O_TRACESECCOMP | unix.PTRACE_O_EXITKILL
 
 func newTracer() *tracer {
 	return &tracer{
@@ -68,6 +72,8 @@ func (t *tracer) loop(pid int) (unix.WaitStatus, error) {
 	if err := unix.PtraceSetOptions(pid, t.options); err != nil {
 		return ws, fmt.Errorf("set options: %w", err)
 	}
+	exe, _ := os.Readlink(proc(pid, "exe")) // "" is not filtered
+	t.install(pid, t.threads[pid], exe)
 	if err := unix.PtraceSyscall(pid, 0); err != nil {
 		return ws, fmt.Errorf("continue: %w", err)
 	}
@@ -87,7 +93,18 @@ func (t *tracer) loop(pid int) (unix.WaitStatus, error) {
 		if err != nil {
 			return ws, err
 		}
-		_ = unix.PtraceSyscall(id, signal) // ESRCH: it was killed, and its end will be reported
+		t.resume(id, signal)
+	}
+}
+
+// resume continues a stopped thread until its next stop. A filtered thread stops at the return from a system call only if the
+// tracer handles that call.
+func (t *tracer) resume(id, signal int) {
+	// The error ESRCH reports that the thread was killed. Its end will be reported.
+	if th := t.threads[id]; th != nil && th.filtered && th.pending == nil {
+		_ = unix.PtraceCont(id, signal)
+	} else {
+		_ = unix.PtraceSyscall(id, signal)
 	}
 }
 
@@ -168,6 +185,9 @@ func (t *tracer) announce(id int) {
 		t.threads[child] = &thread{}
 	}
 	t.threads[child].announced = true
+	if parent := t.threads[id]; parent != nil {
+		t.threads[child].filtered = parent.filtered
+	}
 }
 
 // stopped handles one stop of a thread and returns the signal to deliver to it.
@@ -183,6 +203,8 @@ func (t *tracer) stopped(id int, ws unix.WaitStatus) (signal int, err error) {
 		return 0, t.syscall(id, th)
 	case sig == unix.SIGTRAP && ws.TrapCause() > 0:
 		switch ws.TrapCause() {
+		case unix.PTRACE_EVENT_SECCOMP:
+			return 0, t.syscall(id, th)
 		case unix.PTRACE_EVENT_FORK, unix.PTRACE_EVENT_VFORK, unix.PTRACE_EVENT_CLONE:
 			t.announce(id)
 		case unix.PTRACE_EVENT_EXEC:
@@ -209,15 +231,14 @@ func (t *tracer) pendingOf(id int) *call {
 }
 
 // endTracing kills the remaining threads or detaches from them. It can detach from a stopped thread only, so that it sends
-// a signal to each. A new thread stops without a signal.
+// a signal to each. A new thread stops without a signal. It kills filtered threads, because they cannot work without a tracer.
 func (t *tracer) endTracing(kill bool) {
-	sig := unix.SIGSTOP
-	if kill {
-		sig = unix.SIGKILL
-	}
 	for id, th := range t.threads {
-		if th.started || kill {
-			_, _, _ = unix.RawSyscall(unix.SYS_TKILL, uintptr(id), uintptr(sig), 0)
+		switch {
+		case kill || th.filtered || th.installing != nil:
+			tkill(id, unix.SIGKILL)
+		case th.started:
+			tkill(id, unix.SIGSTOP)
 		}
 	}
 	for len(t.threads) > 0 {
@@ -228,7 +249,8 @@ func (t *tracer) endTracing(kill bool) {
 			return
 		case !ws.Stopped():
 			t.forget(id)
-		case kill:
+		case kill || t.threads[id] != nil && t.threads[id].filtered:
+			tkill(id, unix.SIGKILL)
 			_ = unix.PtraceCont(id, int(unix.SIGKILL))
 		case ws.StopSignal() == unix.SIGSTOP:
 			_ = unix.PtraceDetach(id)
@@ -244,13 +266,17 @@ func (t *tracer) endTracing(kill bool) {
 	}
 }
 
+func tkill(id int, signal unix.Signal) {
+	_, _, _ = unix.RawSyscall(unix.SYS_TKILL, uintptr(id), uintptr(signal), 0) // ESRCH: it has ended
+}
+
 // syscallInfo is struct ptrace_syscall_info.
 type syscallInfo struct {
 	op   uint8
 	_    [3]uint8
 	arch uint32
 	_    [2]uint64
-	data [8]uint64 // entry: number and arguments; exit: result
+	data [8]uint64 // entry, and stop of a filter: number and arguments; exit: result
 }
 
 // syscall handles the entry into a system call or the return from it.
@@ -263,7 +289,11 @@ func (t *tracer) syscall(id int, th *thread) error {
 		return nil
 	case errno != 0:
 		return fmt.Errorf("read a system call: %w", errno)
-	case info.op == unix.PTRACE_SYSCALL_INFO_ENTRY:
+	case th.installing != nil:
+		if info.op == unix.PTRACE_SYSCALL_INFO_EXIT {
+			return t.installed(id, th, int64(info.data[0]))
+		}
+	case info.op == unix.PTRACE_SYSCALL_INFO_ENTRY || info.op == unix.PTRACE_SYSCALL_INFO_SECCOMP:
 		th.pending = nil
 		if info.arch != auditArch {
 			t.markIncomplete("a program of another architecture ran")

@@ -11,26 +11,57 @@ import (
 	"strings"
 )
 
+// elfFile is the part of an ELF file that decides which shared libraries it loads, or which files load it.
+type elfFile struct {
+	class    elf.Class
+	machine  elf.Machine
+	needed   []string // names of libraries; none in objects and static programs
+	runPaths []string // lists of folders, separated by colons; with $ORIGIN
+	err      error    // of opening the file, or *elf.FormatError
+}
+
+// elf reads the file host once.
+func (s *Session) elf(host string) *elfFile {
+	if known, ok := s.elfFiles.Load(host); ok {
+		return known.(*elfFile)
+	}
+	read := readELF(host)
+	s.elfFiles.Store(host, read)
+	return read
+}
+
+func readELF(host string) *elfFile {
+	f, err := elf.Open(host)
+	if err != nil {
+		return &elfFile{err: err}
+	}
+	defer f.Close()
+	read := &elfFile{class: f.Class, machine: f.Machine}
+	if read.needed, err = f.ImportedLibraries(); err != nil { // an object or a static program
+		return read
+	}
+	for _, tag := range []elf.DynTag{elf.DT_RPATH, elf.DT_RUNPATH} {
+		paths, _ := f.DynString(tag) // it fails as ImportedLibraries does
+		read.runPaths = append(read.runPaths, paths...)
+	}
+	return read
+}
+
 // needed returns the shared libraries that the program or library p, at host on this machine, loads directly. Files that
 // are not ELF load none. It omits libraries that it does not find: the loader may search other places too.
 func (c *collector) needed(p, host string) ([]string, error) {
-	f, err := elf.Open(host)
+	f := c.s.session.elf(host)
 	var format *elf.FormatError
 	switch {
-	case errors.As(err, &format), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.As(f.err, &format), errors.Is(f.err, io.EOF), errors.Is(f.err, io.ErrUnexpectedEOF):
 		return nil, nil
-	case err != nil:
-		return nil, err
+	case f.err != nil:
+		return nil, f.err
 	}
-	defer f.Close()
-	names, err := f.ImportedLibraries()
-	if err != nil { // an object or a static program
-		return nil, nil
-	}
-	dirs := slices.Concat(runPath(f, p), filepath.SplitList(lookupEnv(c.s.tc.env, "LD_LIBRARY_PATH")), c.loader)
+	dirs := slices.Concat(f.runPath(p), filepath.SplitList(lookupEnv(c.s.tc.env, "LD_LIBRARY_PATH")), c.loader)
 	var out []string
-	for _, name := range names {
-		if lib := c.loaded(name, dirs, f.FileHeader); lib != "" {
+	for _, name := range f.needed {
+		if lib := c.loaded(name, dirs, f); lib != "" {
 			out = append(out, lib)
 		}
 	}
@@ -38,37 +69,25 @@ func (c *collector) needed(p, host string) ([]string, error) {
 }
 
 // loaded returns the first library of that name that has the loading file's class and machine.
-func (c *collector) loaded(name string, dirs []string, like elf.FileHeader) string {
+func (c *collector) loaded(name string, dirs []string, by *elfFile) string {
 	if path.IsAbs(name) {
 		return name
 	}
 	for _, dir := range dirs {
 		p := path.Join(dir, name)
-		f, err := elf.Open(c.inside(p))
-		if err != nil {
-			continue
-		}
-		same := f.Class == like.Class && f.Machine == like.Machine
-		f.Close()
-		if same {
+		if f := c.s.session.elf(c.inside(p)); f.err == nil && f.class == by.class && f.machine == by.machine {
 			return p
 		}
 	}
 	return ""
 }
 
-// runPath returns the run path in the file. $ORIGIN is the folder of p with all links followed.
-func runPath(f *elf.File, p string) []string {
+// runPath returns the folders of the run paths. $ORIGIN is the folder of p with all links followed.
+func (f *elfFile) runPath(p string) []string {
 	var dirs []string
-	for _, tag := range []elf.DynTag{elf.DT_RPATH, elf.DT_RUNPATH} {
-		values, err := f.DynString(tag)
-		if err != nil {
-			continue
-		}
-		for _, value := range values {
-			value = strings.NewReplacer("$ORIGIN", path.Dir(p), "${ORIGIN}", path.Dir(p)).Replace(value)
-			dirs = append(dirs, strings.Split(value, ":")...)
-		}
+	for _, value := range f.runPaths {
+		value = strings.NewReplacer("$ORIGIN", path.Dir(p), "${ORIGIN}", path.Dir(p)).Replace(value)
+		dirs = append(dirs, strings.Split(value, ":")...)
 	}
 	return dirs
 }

@@ -73,26 +73,8 @@ func (s *search) runBy(how func(*process.Command, context.Context) (*process.Tra
 	return r, failed
 }
 
-// runTarget makes the query about the target. Clang writes the commands character by character, and each write stops a traced
-// compiler twice. So an untraced run prints the commands, while a traced one makes the same commands and prints none. If the
-// compiler cannot do that, the run that prints is traced.
-func (s *search) runTarget() (reply, error) {
-	args, silent := targetQuery(s.target), silentTargetQuery(s.target)
-	if silent == nil {
-		return s.run(args)
-	}
-	var text, made reply
-	var errText, errMade error
-	var both sync.WaitGroup
-	both.Go(func() { text, errText = s.runBy(untraced, args) })
-	made, errMade = s.run(silent)
-	both.Wait()
-	if errText != nil || errMade != nil || made.trace == nil || made.why != "" {
-		return s.run(args)
-	}
-	made.text = text.text
-	return made, nil
-}
+// runTarget makes the query about the target.
+func (s *search) runTarget() (reply, error) { return s.run(targetQuery(s.target)) }
 
 // untraced runs a command without a trace.
 func untraced(c *process.Command, ctx context.Context) (*process.Trace, error) {

@@ -52,16 +52,6 @@ func targetQuery(t target.Target) []string {
 	return []string{"-###", "-c", "-x", "hip", "--offload-arch=" + t.String(), "/dev/null", "-o", "aiter-probe.o"}
 }
 
-// silentTargetQuery is like targetQuery for compilers that can make the commands without printing them, nil for others.
-func silentTargetQuery(t target.Target) []string {
-	if t.Vendor() != target.HIP {
-		return nil
-	}
-	args := targetQuery(t)
-	args[0] = "-fdriver-only"
-	return args
-}
-
 // queryCommon makes the queries for the programs and files that do not depend on the target.
 func (s *search) queryCommon() (*record, error) {
 	q := queriesFor(s.tc.Vendor)

@@ -14,7 +14,8 @@ type Session struct {
 	f    *Finder
 	memo *filehash.Memo
 
-	digests sync.Map // path -> SHA-256 of the file
+	digests  sync.Map // path -> SHA-256 of the file
+	elfFiles sync.Map // path -> *elfFile
 
 	mu      sync.Mutex
 	folders map[string]*folders      // by root
