@@ -14,7 +14,8 @@ import (
 )
 
 // accesses is a script with every kind of access, in the program itself and in its children.
-const accesses = `. ./sourced; cat sub/read >made; mv made moved; cat moved; [ -e absent ] || [ -e there ]; ls sub; readlink link; ./script; (cat also)
+const accesses = `. ./sourced; cat sub/read >made; mv made moved; cat moved; [ -e absent ] || [ -e there ]; ls sub
+	readlink link; ./script; (cat also)
 	grep -E "^(Seccomp_filters|NoNewPrivs)" /proc/self/status`
 
 // traceAs traces a shell that has the given file name and executes the script accesses. The command before starts it. traceAs
@@ -28,7 +29,9 @@ func traceAs(t *testing.T, name, before string) (seen []string, filters int, unp
 			t.Fatal(err)
 		}
 	}
-	for file, text := range map[string]string{"sourced": ":", "sub/read": "text", "there": "", "also": "too", "script": "#!/bin/sh\ncat <also"} {
+	for file, text := range map[string]string{
+		"sourced": ":", "sub/read": "text", "there": "", "also": "too", "script": "#!/bin/sh\ncat <also",
+	} {
 		write(t, filepath.Join(dir, file), text, 0o755)
 	}
 	write(t, filepath.Join(dir, name), string(readFile(t, "/bin/sh")), 0o755)

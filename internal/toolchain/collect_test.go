@@ -26,7 +26,7 @@ func TestFailedDigestEndsReading(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			ctx, giveUp := context.WithCancel(t.Context())
 			defer giveUp()
-			c := (&search{ctx: ctx, memo: filehash.Open(""), tc: &Toolchain{}}).collector()
+			c := (&search{ctx: ctx, session: (&Finder{}).Session(), memo: filehash.Open(""), tc: &Toolchain{}}).collector()
 			test.end(c, giveUp)
 			<-c.reading.Done()
 			if err := c.file(next); err != nil {

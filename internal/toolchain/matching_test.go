@@ -18,7 +18,7 @@ func TestFoldersWithPatternCharacters(t *testing.T) {
 		write(t, filepath.Join(device, "readme"), "text", 0o644)
 		write(t, filepath.Join(dir, "ld.so.conf"), "include "+dir+"/conf.d/*.conf\n", 0o644)
 		write(t, filepath.Join(dir, "conf.d", "a.conf"), "/opt/lib\n", 0o644)
-		c := (&search{ctx: t.Context(), memo: filehash.Open(""), tc: &Toolchain{}}).collector()
+		c := (&search{session: (&Finder{}).Session(), ctx: t.Context(), memo: filehash.Open(""), tc: &Toolchain{}}).collector()
 		if err := c.nvcc(answer{variables: map[string]string{"NVVMIR_LIBRARY_DIR": device}}); err != nil {
 			t.Fatal(err)
 		}
