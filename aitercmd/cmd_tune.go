@@ -17,8 +17,8 @@ import (
 
 const tuneLong = `Find the launch parameters with which an operator is fastest on this device, and keep
 them in the cache, for the operator's library. Calls use them with AITER_TUNE=1
-(Options.Tune of package registry). The operator's configuration declares the parameters and their
-values (tune.NAME of the operator).
+(Options.Tune of package registry). The operator's configuration declares the
+parameters and their values (tune.NAME of the operator).
 
 The command measures each case of --shapes or of the flags, as test has them. It tries
 all combinations of the values of those parameters that a call of the case reads. First
