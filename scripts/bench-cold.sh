@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# bench-cold.sh AITERCTL HIPCC compares cold builds for five GPU targets by aiterctl with plain hipcc on the same units.
+# bench-cold.sh AITERCTL HIPCC compares builds with an empty cache for five GPU targets: by aiterctl, and by plain hipcc of the same units.
 # Plain hipcc runs one command for each unit with all targets, one after another, and then links. It is measured with
 # the module's flags, and again with HIP's own headers instead of aiter/hip.h. The script measures the three variants one after another,
 # ROUNDS times (3), and prints the medians of wall-clock time and of processor time in seconds.
@@ -13,7 +13,7 @@ rounds=${ROUNDS:-3}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# Sources and flags are those of the commands that aiterctl would run.
+# The sources and flags are those of the commands that aiterctl would run.
 plan=$("$aiterctl" build "$module" --arch "${targets%%,*}" --root . --cache-dir "$work/plan" --dry-run --json)
 mapfile -t sources < <(grep -o '"file": *"[^"]*\.hip"' <<<"$plan" | sort -u | cut -d'"' -f4)
 mapfile -t flags < <(grep -oE '"-(I|O|W|f|std=|nogpuinc)[^"]*"' <<<"$plan" | sort -u | tr -d '"' | grep -v -e '^-ffile-prefix-map' -e '^-fno-gnu-unique' -e '^-frandom-seed')

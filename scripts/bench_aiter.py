@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""bench_aiter.py CHECKOUT compares builds of modules of AMD's AIter by aiterctl with plain hipcc.
+"""bench_aiter.py CHECKOUT compares builds of modules of AMD's AIter by aiterctl with builds of the same modules by plain hipcc.
 
-Plain hipcc stands for AIter's JIT: the same units and AIter's flags, one module after another, as many compilers at a time as AIter
-chooses, all passes in one command, and make in place of ninja: both compile what is older than an input. The units are the adapters
-of this project, because AIter's bindings need the headers of PyTorch, which take more time.
+Plain hipcc stands for AIter's JIT: it compiles the same units with AIter's flags, one module after another, with as many compilers at a
+time as AIter chooses, and all passes of a unit in one command. make replaces ninja; both compile a unit if one of its inputs is newer
+than its object. The units are the adapters of this project, because AIter's bindings need the headers of PyTorch, which take more time.
 
-The script copies the sources of the checkout, and measures each step first with aiterctl, then with plain hipcc: an empty cache,
-nothing to do, a header with a new time, a header with another comment, and a build that was killed after half of the time of the first.
-The environment names the programs: AITERCTL (default bin/aiterctl) and HIPCC (default .toolchain/bin/hipcc). Needs make.
+The script copies the sources of the checkout. It measures each step first with aiterctl, then with plain hipcc: a build with an empty
+cache; a build with nothing to do; a build after the time of a header has changed; a build after a comment of a header has changed; a
+build that is killed after half of the time of the first; and the build after it. The environment names the programs: AITERCTL
+(default bin/aiterctl) and HIPCC (default .toolchain/bin/hipcc). The script needs make.
 """
 
 import argparse
@@ -56,7 +57,7 @@ class Aiterctl:
         return json.loads(out)["commands"]
 
     def build(self, folder, kill_after=None):
-        """Returns the seconds, and the numbers of compiled and of all passes."""
+        """Returns the seconds, the number of compiled passes and the number of all passes. The numbers are None if the build was killed."""
         seconds, out = finish([*self.args, str(folder)], self.env, kill_after)
         if not out:
             return seconds, None, None
@@ -78,7 +79,7 @@ class Plain:
 
     @staticmethod
     def flags(c, arch):
-        """The flags of a command, without those of one pass, of reproducible builds and of the dependencies."""
+        """Returns the flags of a command without those for a single pass, for reproducible builds and for lists of dependencies."""
         out, words = [f"--offload-arch={arch}", "-fPIC"], iter(c["arguments"][1:])
         for w in words:
             if w in ("-Xclang", "-c", "-o"):
@@ -99,7 +100,7 @@ class Plain:
             objects, rules = [], ""
             for n, (source, flags) in enumerate(units):
                 objects.append(f"{at}/{n}.o")
-                # System headers may be those of another root, which hipcc mounts: -MMD leaves them out.
+                # -MMD leaves out system headers: they may be in the root folder of a wrapper, where make would not find them.
                 rules += f"{at}/{n}.o: {source}\n\t{self.hipcc} {' '.join(flags)} -w -MMD -MF {at}/{n}.d -MT $@ -c $< -o $@\n-include {at}/{n}.d\n"
             first = f"{at}/module.so: {' '.join(objects)}\n\t{self.hipcc} -shared $^ -o $@\n"
             (at / "Makefile").write_text(first + rules)
@@ -130,16 +131,16 @@ def main():
         for variable in ("AITER_JIT_DIR", "AITER_JIT_PATH", "AITER_META_DIR", "MAKEFLAGS"):
             env.pop(variable, None)
         ours = Aiterctl(aiterctl, env, ["module_aiter_" + m for m in o.modules.split(",")], o.arch)
-        ways = [ours, Plain(hipcc, env, o.arch, ours.plan(work))]
+        builders = [ours, Plain(hipcc, env, o.arch, ours.plan(work))]
         print(f"{'':22} {'':12} {'seconds':>8} {'compiled':>9} {'of':>4}   load")
 
-        def measure(step, folder, kill_after=lambda way: None):
+        def measure(step, folder, kill_after=lambda builder: None):
             results = {}
-            for way in ways:
-                seconds, compiled, units = way.build(work / folder / way.name.split()[0], kill_after(way))
-                results[way] = seconds
+            for builder in builders:
+                seconds, compiled, units = builder.build(work / folder / builder.name.split()[0], kill_after(builder))
+                results[builder] = seconds
                 count = "killed" if compiled is None else compiled
-                print(f"{step:22} {way.name:12} {seconds:8.2f} {count:>9} {units or '':>4}   {os.getloadavg()[0]:.1f}", flush=True)
+                print(f"{step:22} {builder.name:12} {seconds:8.2f} {count:>9} {units or '':>4}   {os.getloadavg()[0]:.1f}", flush=True)
             return results
 
         cold = measure("empty cache", "cold")
@@ -148,7 +149,7 @@ def main():
         measure("header, other time", "cold")
         header.write_text(header.read_text() + "\n// another comment\n")
         measure("header, other comment", "cold")
-        measure("killed halfway", "killed", lambda way: cold[way] / 2)
+        measure("killed halfway", "killed", lambda builder: cold[builder] / 2)
         time.sleep(1)
         measure("after the kill", "killed")
 

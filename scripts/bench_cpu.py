@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Times the CPU operators beside PyTorch and beside a copy, in one alternating run.
+"""Compares the times of the CPU operators with those of PyTorch and of a copy, measured alternately in one run.
 
     aiterctl build module_causal_conv1d --arch cpu --json    # prints the artifact's path
     .toolchain/bin/python3 scripts/bench_cpu.py ARTIFACT [--shape 2,2048,2048] [--rounds 15]
 
-A round times one call of each of them, in another order each time, so that other work of
-the machine affects all alike. Before each is a pause: PyTorch's threads spin for a while
-after their work, and would run beside the next. Untimed calls after the pause wake the threads
-and the processors. Figures are medians over the rounds.
+A round times one call of each of the three, in a random order, so that other work of
+the machine affects all alike. There is a pause before each timed call, because PyTorch's threads
+spin for a while after their work and would slow down the next call. Untimed calls after the pause
+wake the threads and the processors. Figures are medians over the rounds.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def backward(dtype, last):
     weight, bias = torch.randn(dim, width).to(dtype), torch.randn(dim).to(dtype)
     dweight, dbias = torch.empty_like(weight), torch.empty_like(bias)
     leaves = [t.detach().clone().requires_grad_() for t in (x, weight, bias)]
-    # The gradients alone: the forward pass that records them is not timed.
+    # Only the gradients are timed, not this forward pass, which records the operations.
     y = silu(conv1d(leaves[0], leaves[1][:, None], leaves[2], padding=width - 1, groups=dim)[..., :seqlen])
     a, b = torch.empty_like(x), x.clone()
     return {
@@ -70,16 +70,16 @@ def update(dtype, _):
     rows, channels = 256, 5120
     x, out = torch.randn(rows, channels).to(dtype), torch.empty(rows, channels, dtype=dtype)
     state, weight = torch.randn(rows, channels, width - 1).to(dtype), torch.randn(channels, width).to(dtype)
-    bias, mine = torch.randn(channels).to(dtype), state.clone()
+    bias, updated = torch.randn(channels).to(dtype), state.clone()
 
-    def reference():  # what causal_conv1d's own reference does
+    def reference():  # the same operations as the reference of the causal-conv1d package
         full = torch.cat([state, x[..., None]], -1)
         state.copy_(full[..., 1:])
         return silu((full * weight).sum(-1) + bias)
 
     a, b = torch.empty_like(state), state.clone()
     return {
-        "aiter": lambda: module.causal_conv1d_update(out, x, mine, weight, bias, True),
+        "aiter": lambda: module.causal_conv1d_update(out, x, updated, weight, bias, True),
         "torch": reference,
         "copy": lambda: a.copy_(b),
     }, 2 * x.nbytes + 2 * state.nbytes, 2 * state.nbytes

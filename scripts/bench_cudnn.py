@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Times wide filters beside PyTorch's conv1d (cuDNN on NVIDIA) and beside a copy, on one GPU in one alternating run.
+"""Compares the times of wide filters with those of PyTorch's conv1d (cuDNN on NVIDIA) and of a copy, measured alternately on one GPU.
 
     make build
     PYTHONPATH=python AITERCTL=bin/aiterctl scripts/bench_cudnn.py [--shape 2,4096,4096] [--width 9,16,32] [--dtype bfloat16]
 
-It needs a Python with torch and tvm_ffi. Tensors are channel-first and dense, without bias and SiLU. Backward is the gradients
-of x and weight alone. Before each call copies of 256 MB flush the caches. Figures are medians in microseconds; a share is
-the time of a copy of the same bytes over that of aiter.
+It needs a Python with torch and tvm_ffi. Tensors are channel-first and dense, without bias and SiLU. "backward" computes the
+gradients of x and weight only. Copies of 256 MB flush the caches before each call. Times are medians in microseconds; "of the copy"
+is the time of a copy of the same number of bytes divided by the time of aiter.
 """
 
 import argparse
@@ -32,7 +32,7 @@ scratch = torch.empty(2, 256 << 20, dtype=torch.uint8, device=device)
 
 
 def load(op, width):
-    """Returns an operator of the part for a width, built on first use."""
+    """Returns an operator, from the module's part for a width. The first use builds the part."""
     command = [aiterctl(), "build", "--op", op, "--dtype", args.dtype, "--axis", f"width={width}", "--arch", target(device), "--json"]
     built = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
     return getattr(tvm_ffi.load_module(built["modules"][0]["artifact"]), op)
@@ -54,7 +54,7 @@ def time_call(call):
 
 
 def measure(calls):
-    """Returns the median of each call, in another order each round."""
+    """Returns the median time of each call, in microseconds. Each round runs the calls in another order."""
     times = {name: [] for name in calls}
     for call in calls.values():
         call()
@@ -78,7 +78,7 @@ def exact(x, weight):
 
 
 def check(name, got, reference):
-    """Prints a line if a result is wrong, and returns whether it is right."""
+    """Returns whether a result is right; prints a line if it is wrong."""
     error, scale = (got.float() - reference).abs().max().item(), reference.abs().max().item()
     if error <= 0.01 * scale:
         return True
@@ -95,7 +95,7 @@ def compare(width):
     forward, backward = load("causal_conv1d_fwd", width), load("causal_conv1d_bwd", width)
     x, dout, weight = normal(batch, dim, seqlen), normal(batch, dim, seqlen), normal(dim, width)
     out, dx, dweight, a = torch.empty_like(x), torch.empty_like(x), torch.empty_like(weight), torch.empty_like(x)
-    half = torch.empty(3 * x.nbytes // 2, dtype=torch.uint8, device=device)  # a copy of it has the bytes of backward
+    half = torch.empty(3 * x.nbytes // 2, dtype=torch.uint8, device=device)  # a copy of it moves as many bytes as backward
     other = torch.empty_like(half)
     leaves = [t.clone().requires_grad_() for t in (x, weight)]
 
@@ -118,7 +118,7 @@ def compare(width):
         "torch": lambda: torch.autograd.grad(y, leaves, dout, retain_graph=True),
         "copy": lambda: other.copy_(half),
     })
-    # dx is the convolution of dout backwards; dweight sums the products of x and dout at each distance.
+    # dx is the convolution of dout in reversed order; each element of dweight is a sum of products of x and dout at one distance.
     products = [(dout[..., ahead:].float() * x[..., : seqlen - ahead].float()).sum((0, 2)) for ahead in reversed(range(width))]
     right &= check("dx of aiter", dx, exact(dout.flip(-1), weight).flip(-1))
     right &= check("dweight of aiter", dweight, torch.stack(products, 1))

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Times the updates of decoding beside the Triton kernel of a checkout of ROCm AIter, on one GPU in one alternating run.
+"""Compares the times of the updates of decoding with those of the Triton kernel of a checkout of ROCm AIter, alternately on one GPU.
 
     make build
     PYTHONPATH=python AITERCTL=bin/aiterctl scripts/bench_triton.py CHECKOUT [--shape 64,8192] [--width 4,2] [--filter bfloat16,float32]
 
 It needs a Python with torch, triton and tvm_ffi. CHECKOUT is the folder of AIter's source, or the file of its kernel. x and the
-states are of bfloat16 with adjacent channels; slots are indexed; SiLU and bias apply. A case is a CUDA graph of up to 40
-calls, each on tensors of its own, so that the caches hold little of the next call. Figures are medians of 15 replays in
-microseconds a call. A copy of the bytes that a call reads and writes is beside them, by a kernel. Results are compared first. causal_conv1d_serve_update writes to x and
-accepts tokens (num_accepted_tokens) in the cases named so; causal_conv1d_update writes to another tensor.
+states are bfloat16 with adjacent channels; calls have slot indices, SiLU and a bias. causal_conv1d_serve_update writes to x;
+causal_conv1d_update writes to another tensor. Rows with "accepted" pass num_accepted_tokens.
+
+The script compares the results first. A case is a CUDA graph of up to 40 calls, each on its own tensors, so that the caches hold
+little of the next call. Figures are medians of 15 replays, in microseconds per call. The last column is the time of a kernel that
+copies as many bytes as a call reads and writes.
 """
 
 import argparse
@@ -55,14 +57,14 @@ def copy_kernel(to, of, n, BLOCK: tl.constexpr):
 
 
 def load(op, width):
-    """Returns an operator of the part for a width, built on first use."""
+    """Returns an operator, from the module's part for a width. The first use builds the part."""
     command = [aiterctl(), "build", "--op", op, "--dtype", "bfloat16", "--axis", f"width={width}", "--arch", target(device), "--json"]
     built = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
     return getattr(tvm_ffi.load_module(built["modules"][0]["artifact"]), op)
 
 
 class Tensors:
-    """The tensors of a call: x and out (batch, dim, tokens), states (slots, dim, entries)."""
+    """Holds the tensors of a call: x and out (batch, dim, tokens), states (slots, dim, entries)."""
 
     def __init__(self, batch, dim, tokens, accepted, width, filter_type, in_place):
         slots, entries = 2 * batch + 1, width - 1 + (tokens - 1 if accepted else 0)
@@ -106,7 +108,7 @@ class Tensors:
 
 
 def graph(calls):
-    """Returns a graph of the calls, of which the first ran once to load its kernel."""
+    """Returns a CUDA graph of the calls. The first call runs once before, to load its kernel."""
     calls[0]()
     torch.cuda.synchronize()
     captured = torch.cuda.CUDAGraph()
@@ -126,7 +128,7 @@ def measure(graphs, calls):
             start.record()
             graphs[name].replay()
             end.record()
-            if i >= 0:  # the first round is for the clocks
+            if i >= 0:  # the first round only raises the GPU's clocks
                 events.append((name, start, end))
         names = names[1:] + names[:1]
     torch.cuda.synchronize()
@@ -134,7 +136,7 @@ def measure(graphs, calls):
 
 
 def compare(op, name, kernel, batch, dim, tokens, accepted, width, filter_type):
-    """Prints a row, and returns the speed over Triton's kernel, or None if the results differ."""
+    """Prints a row. Returns Triton's time divided by aiter's and by the copy's, or None if the results differ."""
     case = (batch, dim, tokens, accepted, width, filter_type)
     ours = Tensors(*case, in_place=False)
     theirs = ours.copy()

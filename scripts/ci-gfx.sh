@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks builds with hipcc: all targets compile, a second build compiles nothing, an
-# additional target compiles only its device code, and two clean builds are
+# Checks builds with hipcc: all targets compile; a second build compiles nothing; a build for
+# one more target compiles only the device code for it; and two clean builds are
 # byte-identical. The host pass of a unit is compiled once for all GPU targets.
 set -euo pipefail
 aiterctl=$(realpath "$1")

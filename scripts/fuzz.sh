@@ -6,7 +6,7 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
 fuzz() { go test -run '^$' -fuzz "^$1\$" -fuzztime "${FUZZTIME:-5s}" -fuzzminimizetime 10x "$2" >"$log" 2>&1 </dev/null; }
-# On a loaded machine the end of FUZZTIME may be reported as an error without a finding (golang/go#75804). The target then
+# On a loaded machine Go may report the end of FUZZTIME as an error although no input failed (golang/go#75804). The target then
 # runs again.
 out_of_time() { grep -qx ' *context deadline exceeded' "$log" && ! grep -qE 'Failing input|panic|hung|terminated' "$log"; }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes the archives of a release in a new folder: aiterctl for linux/amd64 and linux/arm64, their
-# lists of components (CycloneDX, by the program of scripts/sbom), and the checksums of all. A commit and a Go version always give
-# the same bytes. Needs no network once the modules are in Go's module cache.
+# Makes the files of a release in a new folder: archives of aiterctl for linux/amd64 and linux/arm64, a list of components of each
+# (CycloneDX, written by the program of scripts/sbom), and the checksums of all files. The bytes depend on the commit and the Go version
+# only. No network is needed if the modules are in Go's module cache.
 #
 #   scripts/release.sh VERSION [FOLDER [ARCHITECTURE...]]     default: bin/release amd64 arm64
 set -euo pipefail
@@ -32,7 +32,8 @@ for arch in "${architectures[@]}"; do
 		gzip -n -9 >"$out/$name.tar.gz"
 	GOFLAGS='' go -C scripts/sbom tool cyclonedx-gomod bin -json -noserial -std -version "$version" -output "$out/$name.cdx.json" "$tmp/$name/aiterctl" 2>"$tmp/sbom.log" ||
 		{ cat "$tmp/sbom.log" >&2; exit 1; }
-	# The time of the commit, and not the digests of the program that wrote the list: they depend on this machine.
+	# The list gets the time of the commit instead of the present time, and loses the digests of the program that wrote it, which
+	# depend on this machine.
 	sed -i -e '/^        "hashes": \[/,/^        \],/d' -e "s/\"timestamp\": \"[^\"]*\"/\"timestamp\": \"$(date -u -d "@$date" +%FT%TZ)\"/" "$out/$name.cdx.json"
 done
 (cd "$out" && sha256sum -- * >"$tmp/SHA256SUMS" && mv "$tmp/SHA256SUMS" .)

@@ -1,5 +1,5 @@
-# Functions of rocm-root.sh and cuda-root.sh, which source this file. They make a Debian root folder with a compiler, and
-# wrappers that run programs inside it. The caller sets:
+# Functions for rocm-root.sh, cuda-root.sh and executor-root.sh, which source this file. They make a Debian root folder with
+# programs such as a compiler, and wrappers that run the programs inside it. The caller sets:
 #   what        name of the root in messages
 #   suite       Debian release
 #   components  components of the archive, comma-separated

@@ -1,7 +1,8 @@
 // Command aiterservice lists what two inference services need of AMD's AIter, and builds it. AITER_CHECKOUT names a checkout of AIter.
 //
-// The program looks up each operator in the registry. It reports the module and the vendors of those it finds, and the reasons for which
-// others are missing. With --output it builds a prebuilt set with exactly the modules found, and prints the sizes of the libraries.
+// The program looks up each operator in the registry. For an operator that it finds it prints the module and the vendors; for each of the
+// others it prints why it is missing. With --output it builds a prebuilt set of the modules found and no others, and prints the sizes of
+// the libraries.
 package main
 
 import (
@@ -97,7 +98,7 @@ func lookUp(ctx context.Context, list []need, messages io.Writer) ([]finding, er
 	return out, nil
 }
 
-// missingReason returns the reason for which the registry has no operator for a function of AIter.
+// missingReason returns the reason why the registry has no operator for a function of AIter.
 func missingReason(modules []aiterModule, function string) string {
 	i := slices.IndexFunc(modules, func(m aiterModule) bool { return slices.Contains(m.Operators, function) })
 	if i < 0 {
@@ -116,7 +117,7 @@ func missingReason(modules []aiterModule, function string) string {
 	case len(m.Declared) > 0:
 		return m.Name + ": no adapter for the function"
 	}
-	return m.Name + ": no adapter; the module is possible"
+	return m.Name + ": no adapter, although its state is possible"
 }
 
 // report prints the findings and returns the modules to build.

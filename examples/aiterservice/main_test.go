@@ -69,7 +69,7 @@ func TestSmallTree(t *testing.T) {
 	}
 }
 
-// TestMissingReason has functions of modules in each state.
+// TestMissingReason has a function of AIter for each reason for which an operator can be missing.
 func TestMissingReason(t *testing.T) {
 	t.Setenv("AITER_CHECKOUT", filepath.Join(testenv.Root(t), "op_tests/testdata/upstream"))
 	modules, err := checkoutModules(t.Context(), t.Output())
@@ -78,7 +78,7 @@ func TestMissingReason(t *testing.T) {
 	}
 	for function, want := range map[string]string{
 		"with_torch": "module_torch: torch",
-		"scaled":     "module_plain: no adapter; the module is possible",
+		"scaled":     "module_plain: no adapter, although its state is possible",
 		"absent":     "no module of the checkout has absent",
 	} {
 		if got := missingReason(modules, function); got != want {

@@ -1,15 +1,15 @@
-// Calls operators of built modules from C (C11), with dlopen alone. Copy this file into a program.
+// Functions that call the operators of built modules from C (C11). They need only dlopen. Copy this file into a program.
 //
 //   aiterctl build module_rms_norm --arch cpu --json      # prints the paths of both libraries
 //
-//   if (!aiter_load_support(support_path)) ...             // once a process, before the first module
+//   if (!aiter_load_support(support_path)) ...             // once in a process, before the first module
 //   void* module = dlopen(module_path, RTLD_NOW | RTLD_LOCAL);
 //   AiterOp op = aiter_op(module, "rms_norm");
 //   AiterAny args[] = {aiter_tensor(&out), aiter_tensor(&x), aiter_tensor(&weight), aiter_float(1e-6)};
 //   if (aiter_call(op, args, 4, message, sizeof message) != 0) ...
 //
-// Link with -ldl where glibc is older than 2.34. A call on a GPU queues work on the stream of aiter_set_stream, or on the
-// default stream, and does not wait. `aiterctl describe OPERATOR` prints the arguments.
+// Link with -ldl if glibc is older than 2.34. A call on a GPU queues work on the stream that aiter_set_stream has set, or on the
+// default stream, and does not wait for it. `aiterctl describe OPERATOR` prints the arguments of an operator.
 #ifndef AITER_C_H
 #define AITER_C_H
 
@@ -32,7 +32,7 @@ typedef struct {
 
 static const AiterDType aiter_float32 = {2, 32, 1}, aiter_float16 = {2, 16, 1}, aiter_bfloat16 = {4, 16, 1}, aiter_int32 = {0, 32, 1};
 
-// An argument: TVM FFI's tagged value.
+// AiterAny is an argument or a result of a call: a value with the number of its type, as TVM FFI defines it.
 typedef struct {
   int32_t type_index;
   uint32_t padding;
@@ -73,11 +73,11 @@ static inline int aiter_call(AiterOp op, const AiterAny* args, int32_t count, ch
   if (size) message[0] = 0;
   if (status == 0) return 0;
   struct { uint64_t header[3]; const char* kind; size_t kind_size; const char* text; size_t text_size; }* error = NULL;
-  void (*take)(void*) = NULL;
+  void (*move)(void*) = NULL;
   int (*release)(void*) = NULL;
-  *(void**)&take = dlsym(RTLD_DEFAULT, "TVMFFIErrorMoveFromRaised");
+  *(void**)&move = dlsym(RTLD_DEFAULT, "TVMFFIErrorMoveFromRaised");
   *(void**)&release = dlsym(RTLD_DEFAULT, "TVMFFIObjectDecRef");
-  if (take) take(&error);
+  if (move) move(&error);
   if (error) snprintf(message, size, "%.*s: %.*s", (int)error->kind_size, error->kind, (int)error->text_size, error->text);
   if (error && release) release(error);
   return status;

@@ -35,7 +35,7 @@ func (e *engine) run() {
 		if at > e.now {
 			if ended := e.net.nextEnd(e.now); ended < at {
 				e.now = ended
-				for _, f := range e.net.takeEnded(e.now) {
+				for _, f := range e.net.removeEnded(e.now) {
 					f.done()
 				}
 				continue
@@ -66,10 +66,10 @@ func (q *events) Pop() any {
 	return last
 }
 
-// slots is a queue in front of k servers, such as compilers or downloads of a node.
+// slots is a queue for a number of servers that do one job at a time, such as the compilers or the downloads of a node.
 type slots struct {
-	free  int
-	queue []func()
+	free  int      // servers without a job
+	queue []func() // jobs that wait, in the order of their arrival
 }
 
 // acquire calls do when a server is free; do or a later event calls release.

@@ -15,7 +15,7 @@ type fleet struct {
 	up      link // of the server, to the nodes
 	down    link // of the server, from the nodes
 
-	serving int // requests that the server answers at the moment
+	serving int // requests that the server is answering
 	totals  totals
 }
 
@@ -24,7 +24,7 @@ type totals struct {
 	compiles int
 	seconds  float64 // of compilers
 	refusals int     // answers 429
-	faults   int     // nodes that stop asking the server
+	faults   int     // nodes that have become faulty
 	between  float64 // bytes that nodes send to each other
 }
 
@@ -34,11 +34,11 @@ type node struct {
 	compilers slots
 	downloads slots
 	unpacker  slots
-	faulty    bool // it asks the server no more
-	uploads   int  // pieces that it sends to other nodes at the moment
+	faulty    bool // an earlier request has failed, so the node sends no requests to the server
+	uploads   int  // pieces that it is sending to other nodes
 
 	wanted []*want // by module, if its processes share a cache
-	order  []int   // of its requests
+	order  []int   // modules in the order in which the node requests them
 	open   int     // processes that are not ready
 	ready  float64
 }
@@ -49,8 +49,9 @@ type want struct {
 	then  []func()
 }
 
-// strategy obtains a module for a node and then calls done.
+// strategy is a way to obtain modules.
 type strategy interface {
+	// obtain obtains module m for a node, and then calls done.
 	obtain(n *node, m int, done func())
 }
 
@@ -101,7 +102,7 @@ func (f *fleet) process(s strategy, n *node) {
 	}
 }
 
-// request obtains a module once for all processes that share a cache, or for each process.
+// request obtains a module: once for all processes of the node if they share a cache, and otherwise for each process.
 func (f *fleet) request(s strategy, n *node, m int, done func()) {
 	if !f.shared {
 		s.obtain(n, m, done)
@@ -126,7 +127,7 @@ func (f *fleet) request(s strategy, n *node, m int, done func()) {
 	w.then = append(w.then, done)
 }
 
-// result is a row of the table.
+// result is a row of the table of results. Times are seconds.
 type result struct {
 	Name        string  `json:"name"`
 	Last        float64 `json:"last_ready_s"`

@@ -52,7 +52,7 @@ func TestFormulas(t *testing.T) {
 		server   float64 // GB
 	}{
 		{"each node alone, one compiler at a time", nil, 105, 100, 0},
-		{"each node alone", nil, 60, 100, 0}, // the longest module beside the others
+		{"each node alone", nil, 60, 100, 0}, // the time of the longest module: the others compile at the same time
 		{"each node alone", func(c *config) { c.modules = c.modules[1:] }, 25, 80, 0},
 		{"each node alone", func(c *config) { c.shared, c.processes = false, 3 }, 165, 300, 0}, // a third of 60 s begins at 105
 		{"shared cache without single flight", nil, 60, 100, 0},
@@ -92,7 +92,7 @@ func TestConservation(t *testing.T) {
 			t.Errorf("%s: %+v", s.name, r)
 		}
 		if strings.Contains(s.name, "give up") || c.divided {
-			continue // layers that nodes have in part are bytes too; parts have several sizes
+			continue // nodes also get bytes of layers that they do not complete, and parts differ in size
 		}
 		layers, whole := 0, 0.0
 		for _, m := range c.units() {

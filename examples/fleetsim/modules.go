@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// module is what a node needs: it compiles for a time on one processor, or is loaded as a layer.
+// module is a module that nodes need. A node compiles it on one processor, or loads it as a layer.
 type module struct {
 	name    string
-	seconds float64 // of one processor
+	seconds float64 // of the compile on one processor
 	bytes   float64 // of its layer for one target
 }
 
-// AIter's modules, from github.com/ROCm/aiter/issues/2336: the time of 23 modules one after another, and the times of ten of them. The
-// others share the rest.
+// AIter's modules, from github.com/ROCm/aiter/issues/2336, which has the time of 23 modules one after another and the times of ten of
+// them. The other modules share the remaining time equally.
 const (
 	aiterModules = 23
 	aiterSeconds = 943.8

@@ -14,7 +14,7 @@ type network struct {
 	slack float64
 
 	at      float64 // the time for which each flow.left holds
-	changed bool    // the rates are of other flows
+	changed bool    // flows have been added or removed since the rates were computed
 	next    float64 // when the next flow ends at these rates
 	first   *flow   // that flow
 }
@@ -26,20 +26,20 @@ type link struct {
 	flows    []*flow
 	known    bool // to the network
 
-	rest float64 // capacity without that of the flows whose rate is known
-	open int     // flows whose rate is not known
+	rest float64 // capacity minus the rates of the flows whose rates share has computed
+	open int     // flows whose rates share has not computed yet
 }
 
 // flow is a transfer over two links.
 type flow struct {
-	links [2]*link
-	place [2]int // in link.flows
-	index int    // in network.flows
-	size  float64
-	left  float64
-	rate  float64
-	open  bool // the rate is not known
-	done  func()
+	links     [2]*link
+	linkIndex [2]int // in the flows of each link
+	index     int    // in network.flows
+	size      float64
+	left      float64
+	rate      float64
+	open      bool // share has not computed the rate yet
+	done      func()
 }
 
 // start begins a transfer of size bytes over two links. done is called when it ends.
@@ -51,7 +51,7 @@ func (n *network) start(a, b *link, size float64, done func()) *flow {
 			l.known = true
 			n.links = append(n.links, l)
 		}
-		f.place[i] = len(l.flows)
+		f.linkIndex[i] = len(l.flows)
 		l.flows = append(l.flows, f)
 	}
 	n.changed = true
@@ -66,7 +66,7 @@ func (n *network) stop(now float64, f *flow) float64 {
 	return moved
 }
 
-// remove takes a flow off the network.
+// remove removes a flow from the network.
 func (n *network) remove(f *flow, moved float64) {
 	last := n.flows[len(n.flows)-1]
 	n.flows[f.index], last.index = last, f.index
@@ -74,18 +74,18 @@ func (n *network) remove(f *flow, moved float64) {
 	for i, l := range f.links {
 		l.carried += moved
 		end := l.flows[len(l.flows)-1]
-		l.flows[f.place[i]] = end
+		l.flows[f.linkIndex[i]] = end
 		if end.links[0] == l {
-			end.place[0] = f.place[i]
+			end.linkIndex[0] = f.linkIndex[i]
 		} else {
-			end.place[1] = f.place[i]
+			end.linkIndex[1] = f.linkIndex[i]
 		}
 		l.flows = l.flows[:len(l.flows)-1]
 	}
 	n.changed = true
 }
 
-// advance moves the bytes until now at the present rates.
+// advance moves the bytes of all flows up to now, at the current rates.
 func (n *network) advance(now float64) {
 	if d := now - n.at; d > 0 {
 		for _, f := range n.flows {
@@ -95,7 +95,7 @@ func (n *network) advance(now float64) {
 	n.at = now
 }
 
-// nextEnd returns when the next flow ends, +Inf without flows.
+// nextEnd returns the time at which the next flow ends, or +Inf if there are no flows.
 func (n *network) nextEnd(now float64) float64 {
 	switch {
 	case n.changed:
@@ -115,8 +115,8 @@ func (n *network) nextEnd(now float64) float64 {
 	return n.next
 }
 
-// takeEnded removes and returns the flows that have ended at the time that nextEnd returned.
-func (n *network) takeEnded(now float64) []*flow {
+// removeEnded removes and returns the flows that have ended at the time that nextEnd returned.
+func (n *network) removeEnded(now float64) []*flow {
 	n.advance(now)
 	n.first.left = 0
 	var ended []*flow
@@ -131,7 +131,7 @@ func (n *network) takeEnded(now float64) []*flow {
 	return ended
 }
 
-// share computes the rates. It repeatedly takes the link that offers the least to each of its open flows.
+// share computes the rates. It repeatedly finds the link with the smallest offer to each of its open flows, and gives them that rate.
 func (n *network) share() {
 	n.full = n.full[:0]
 	for _, l := range n.links {
@@ -145,7 +145,7 @@ func (n *network) share() {
 	n.full.order()
 	for open := len(n.flows); open > 0; {
 		l := n.full[0].link
-		if l.open > 0 && l.offer() > n.full[0].offer { // the offer has grown since, as flows with a lower rate have left it more
+		if l.open > 0 && l.offer() > n.full[0].offer { // the offer has grown: its other flows got lower rates
 			n.full[0].offer = l.offer()
 			n.full.sink(0)
 			continue

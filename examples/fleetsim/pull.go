@@ -1,9 +1,9 @@
 package main
 
-// tries and firstPause are those of package fleet: a request that the server refuses is repeated after a random pause.
+// tries and firstPause have the values of package fleet. A request that the server refuses is repeated after a random pause.
 const (
 	tries      = 3
-	firstPause = 0.2 // seconds; the longest pause before the second try, which doubles
+	firstPause = 0.2 // seconds; the longest pause before the second try; it doubles before each further try
 )
 
 // registry is a server from which nodes pull the set that CI has pushed. A node whose pull fails compiles.
@@ -30,7 +30,7 @@ func (s registry) obtain(n *node, m int, done func()) {
 	})
 }
 
-// fault makes a node ask the server no more.
+// fault makes a node faulty: it sends no further requests to the server.
 func (f *fleet) fault(n *node) {
 	if !n.faulty {
 		n.faulty = true
@@ -53,13 +53,13 @@ type pull struct {
 	*fleet
 	node           *node
 	bytes          float64
-	loaded, failed func() // one of them is called
+	loaded, failed func() // one of them is called at the end
 
 	flow  *flow
 	ended bool
 }
 
-// begin sends the request, which fails after the longest wait.
+// begin sends the request. The request fails if it has not ended after config.wait.
 func (p *pull) begin() {
 	if p.wait > 0 {
 		p.after(p.wait, func() {

@@ -5,8 +5,8 @@ type peers struct {
 	*fleet
 	pieces [][]*piece // by module
 
-	// once: one node at a time loads a piece from the server, and a node sends at most config.uploads pieces at a time; the others ask
-	// again later. Otherwise a node that finds no peer loads from the server at once.
+	// If once is set, one node at a time loads a piece from the server, a node sends at most config.uploads pieces at a time, and the
+	// other nodes ask again later. Otherwise a node that finds no peer loads from the server at once.
 	once bool
 }
 
@@ -20,7 +20,7 @@ type piece struct {
 // candidates is the number of holders that a node tries before it asks again later.
 const candidates = 4
 
-// newPeers divides layers into pieces of a size, 0 for whole layers.
+// newPeers divides each layer into pieces of a size in bytes; 0: a layer is one piece.
 func newPeers(f *fleet, size float64, once bool) *peers {
 	s := &peers{fleet: f, once: once}
 	for _, m := range f.modules {
@@ -69,7 +69,7 @@ func (s *peers) next(n *node, missing []*piece, done func()) {
 	s.after(s.random.Float64()*2*s.discovery, func() { s.next(n, missing, done) })
 }
 
-// peer returns a random holder that may send a piece, nil if none was found.
+// peer returns a random holder that may send a piece, or nil if it finds none.
 func (s *peers) peer(p *piece) *node {
 	for range min(candidates, len(p.holders)) {
 		h := p.holders[s.random.IntN(len(p.holders))]

@@ -14,15 +14,15 @@ var (
 	// errBusy is the error for a request while others use all memory, or the whole queue.
 	errBusy = errors.New("too many requests at once; try again later")
 	// errStopped is the error for a request that arrives after the service has stopped.
-	errStopped = errors.New("the service stops; send the request to another one")
+	errStopped = errors.New("the service is stopping; send the request to another one")
 )
 
-// batcher joins requests that wait for the device. A batch closes when a runner is idle: a request that finds one idle does not wait,
-// and while all are busy the queue grows into the next batch. So joining adds no delay.
+// batcher joins requests that wait for the device into batches, each of which is one call. Joining adds no delay: if a runner is idle, it
+// calls at once with the requests that wait; while all runners are busy, requests wait and become the next batch.
 type batcher struct {
 	call   func(context.Context, []*request) error
-	bytes  int64 // of x in a batch at most; 0: each request is a call of its own
-	queue  int   // requests that wait at most
+	bytes  int64 // the most bytes of x in a batch; 0: each request is a call of its own
+	queue  int   // the most requests that wait
 	counts *counts
 
 	mu      sync.Mutex
@@ -36,7 +36,7 @@ type batcher struct {
 type job struct {
 	*request
 	since time.Time
-	done  chan error // receives the end of the call
+	done  chan error // receives the error of the call, or nil
 }
 
 func newBatcher(call func(context.Context, []*request) error, l limits, c *counts) *batcher {
@@ -52,8 +52,8 @@ func newBatcher(call func(context.Context, []*request) error, l limits, c *count
 	return b
 }
 
-// do waits for the call of a request. If ctx ends first, do returns at once, and a request that waits leaves the queue. One that is in
-// a call keeps its memory until the end of the call, which other requests share.
+// do adds a request to the queue and waits for its call. If ctx ends first, do returns at once. A request that is still in the queue then
+// leaves it. A request whose call runs keeps its memory until the call ends, because other requests share the call.
 func (b *batcher) do(ctx context.Context, r *request, held *reservation) error {
 	j := &job{request: r, since: time.Now(), done: make(chan error, 1)}
 	if err := b.add(j); err != nil {
@@ -101,7 +101,7 @@ func (b *batcher) remove(j *job) bool {
 	return i >= 0
 }
 
-// next waits for a job and returns it, the oldest one, with those that fit into its call. It returns nil after stop.
+// next waits for a job. It returns the oldest job, with the others that fit into its call; nil after stop.
 func (b *batcher) next() []*job {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -127,7 +127,8 @@ func (b *batcher) next() []*job {
 	return batch
 }
 
-// run makes one call. If a shared call fails, each request gets a call of its own, so that one cannot make the others fail.
+// run makes one call. If a call of several requests fails, each request gets a call of its own, so that one request cannot make the
+// others fail.
 func (b *batcher) run(batch []*job) {
 	var requests []*request
 	size := int64(0)
@@ -161,7 +162,7 @@ func (b *batcher) guarded(requests []*request) (err error) {
 	return b.call(context.Background(), requests)
 }
 
-// stop waits for the calls of all jobs. Later ones are refused.
+// stop refuses further jobs and waits for the calls of all earlier ones.
 func (b *batcher) stop() {
 	b.mu.Lock()
 	b.stopped = true

@@ -30,7 +30,7 @@ func checked(t testing.TB, tensors set) *request {
 	return r
 }
 
-// Requests that share a call get the bits that they get alone, and those are right.
+// Requests that share a call get the same bits as in calls of their own, and the results are right.
 func TestJoinedBits(t *testing.T) {
 	svc := open(t, shortLimits(), registry.Options{})
 	for _, dt := range []tensor.DType{tensor.Float32, tensor.Float16, tensor.BFloat16} {
@@ -59,7 +59,7 @@ func TestJoinedBits(t *testing.T) {
 						err = api.Check(sent[i], answer, false)
 					}
 					if err != nil || !bytes.Equal(joined, r.answer) {
-						t.Errorf("%s, %d channels, width %d, request %d: alone equal %v, %v", dt, dim, width, i, bytes.Equal(joined, r.answer), err)
+						t.Errorf("%s, %d channels, width %d, request %d: equal alone: %v, %v", dt, dim, width, i, bytes.Equal(joined, r.answer), err)
 					}
 				}
 			}
@@ -67,10 +67,10 @@ func TestJoinedBits(t *testing.T) {
 	}
 }
 
-// gate is a call that waits for the test, then runs the real one.
+// gate delays calls until the test opens it.
 type gate struct {
-	entered chan []*request
-	open    chan error // the error to return in place of the call; nil: the call runs
+	entered chan []*request // receives the requests of each call
+	open    chan error      // the test sends nil to run a call, or the error that the call returns instead
 }
 
 func gated(t *testing.T, l limits) (*batcher, *gate, *counts) {
@@ -88,7 +88,7 @@ func gated(t *testing.T, l limits) (*batcher, *gate, *counts) {
 	return b, g, c
 }
 
-// enter calls do in a goroutine, and waits until the request is in the queue or in a call.
+// enter calls do in a goroutine, and waits until so many requests wait in the queue.
 func enter(t *testing.T, ctx context.Context, b *batcher, r *request, waiting int) <-chan error {
 	t.Helper()
 	done := make(chan error, 1)
@@ -110,7 +110,7 @@ func (b *batcher) await(t *testing.T, waiting int) {
 	t.Fatalf("the queue never had %d requests", waiting)
 }
 
-// Equal requests that wait share the next call, up to its limit. Others stay in their order.
+// Requests with equal keys that wait share the next call, up to its limit. The other requests keep their order.
 func TestBatches(t *testing.T) {
 	l := shortLimits()
 	l.batch = 20 * 8
@@ -123,7 +123,7 @@ func TestBatches(t *testing.T) {
 	silu.silu = true
 	first := enter(t, t.Context(), b, ask(1, weight, tensor.Float32), 0)
 	if n := len(<-g.entered); n != 1 {
-		t.Fatalf("the first call has %d requests, want 1 at once", n)
+		t.Fatalf("the first call has %d requests, want 1, which does not wait for others", n)
 	}
 	ends := []<-chan error{first}
 	for i, r := range []*request{
@@ -156,7 +156,7 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// A client that leaves does not harm the requests that wait or compute with its own.
+// A client that leaves does not disturb the other requests in the queue or in its call.
 func TestLeave(t *testing.T) {
 	l := shortLimits()
 	b, g, _ := gated(t, l)
@@ -187,14 +187,14 @@ func TestLeave(t *testing.T) {
 	b.await(t, 2)
 	g.open <- nil
 	if n := len(<-g.entered); n != 2 {
-		t.Fatalf("the call has %d requests, want those that stay, 2", n)
+		t.Fatalf("the call has %d requests, want the 2 whose clients stay", n)
 	}
 	leave(gone)
 	if err := <-computes; !errors.Is(err, gone) {
 		t.Errorf("a request in a call got %v", err)
 	}
 	if time.Sleep(10 * time.Millisecond); memory.TryAcquire(1) {
-		t.Error("the memory of a request is free while its call runs")
+		t.Error("the memory of a request was released before its call ended")
 	}
 	g.open <- nil
 	if err := <-stays; err != nil {
@@ -205,7 +205,8 @@ func TestLeave(t *testing.T) {
 	}
 }
 
-// If a shared call fails, each request is called alone, and only those that fail alone get an error. A panic is an error.
+// If a call of several requests fails, each request gets a call of its own, and only requests whose own call fails get an error. A panic
+// in a call is returned as an error.
 func TestFailedBatch(t *testing.T) {
 	b, g, counts := gated(t, shortLimits())
 	weight := pattern(t, tensor.Float32, 0, 2, 3)
@@ -223,7 +224,7 @@ func TestFailedBatch(t *testing.T) {
 	g.open <- failed
 	for _, err := range []error{nil, failed, nil} {
 		if n := len(<-g.entered); n != 1 {
-			t.Errorf("behind the failed call one has %d requests, want 1", n)
+			t.Errorf("a call after the failed one has %d requests, want 1", n)
 		}
 		g.open <- err
 	}
@@ -239,7 +240,7 @@ func TestFailedBatch(t *testing.T) {
 	}
 }
 
-// Two requests that fit into the pool's limit alone, but not together, are both answered.
+// Two requests are both answered although the pool's limit allows each of them, but not a call of both.
 func TestPoolLimit(t *testing.T) {
 	svc := open(t, shortLimits(), registry.Options{Host: registry.HostOptions{Pool: device.PoolOptions{PinnedLimit: 3 * minBlock}}})
 	weight := pattern(t, tensor.Float32, 0, 2, 3)
@@ -262,7 +263,7 @@ func TestPoolLimit(t *testing.T) {
 	}
 }
 
-// A full queue refuses, and so does a batcher that has stopped, which answers all before.
+// A batcher refuses requests if its queue is full or it has stopped. It answers the requests that came before the stop.
 func TestQueue(t *testing.T) {
 	l := shortLimits()
 	l.queue = 2
@@ -293,7 +294,7 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// In the steady state the pool takes no memory from the driver, although batches of other sizes occur.
+// After a call of each size the pool allocates nothing from the driver, although the sizes of batches vary.
 func TestSteadyState(t *testing.T) {
 	s := start(t, shortLimits(), registry.Options{})
 	pool, err := s.reg.HostPool(s.dev)

@@ -15,8 +15,8 @@ import (
 	"github.com/aiter-go/aiter/trace"
 )
 
-// caller makes calls of causal_conv1d_varlen_fwd. The sequences of a call lie one after another in pinned memory of the pool, which
-// the device copies without help of a processor.
+// caller calls causal_conv1d_varlen_fwd. It packs the sequences of a call one after another in pinned memory of the pool: a GPU copies
+// from and to it without a processor's help.
 type caller struct {
 	conv *causalconv1d.Ops // for tensors in host memory
 	pool *device.Pool
@@ -45,7 +45,7 @@ func (c *caller) call(ctx context.Context, list []*request) (err error) {
 	return err
 }
 
-// free returns the memory of a call to the pool. After an error of the device a copy may still use it.
+// free returns the memory of a call to the pool. After an error of the device it discards the memory, because a copy may still use it.
 func (c *caller) free(p *packed, err error) error {
 	if failed := (*device.Error)(nil); errors.As(err, &failed) {
 		return c.pool.Discard(p.memory)
@@ -53,7 +53,7 @@ func (c *caller) free(p *packed, err error) error {
 	return c.pool.Free(device.Stream{Device: c.pool.Device()}, p.memory)
 }
 
-// packed are the tensors of a call, views of one block of pinned memory.
+// packed has the tensors of a call, which are views of one block of pinned memory.
 type packed struct {
 	memory          *tensor.Storage
 	used            int64          // bytes of memory
@@ -63,7 +63,8 @@ type packed struct {
 	args            causalconv1d.VarlenForward
 }
 
-// newPacked takes the memory of a call. Sizes are powers of two: the pool soon has a block of each.
+// newPacked allocates the memory of a call from the pool. It rounds the size up to a power of two, so that the pool soon has a block of
+// each size.
 func (c *caller) newPacked(list []*request) (*packed, error) {
 	first, tokens, sequences := list[0], int64(0), int64(0)
 	for _, r := range list {
@@ -92,11 +93,11 @@ func (c *caller) newPacked(list []*request) (*packed, error) {
 }
 
 const (
-	minBlock  = 1 << 16
-	alignment = 256
+	minBlock  = 1 << 16 // bytes of the smallest block of a call
+	alignment = 256     // bytes
 )
 
-// view makes a tensor of the next bytes.
+// view makes a tensor in the next unused bytes of the memory.
 func (p *packed) view(to **tensor.Tensor, dt tensor.DType, shape ...int64) (err error) {
 	size, err := tensor.ByteSize(dt, shape...)
 	if err != nil {
@@ -119,7 +120,7 @@ func (p *packed) setArgs(first *request) (err error) {
 	return err
 }
 
-// pack copies the requests.
+// pack copies the tensors of the requests into the memory.
 func (p *packed) pack(list []*request) error {
 	x, err1 := p.x.Bytes()
 	states, err2 := p.states.Bytes()
@@ -152,18 +153,18 @@ func (p *packed) pack(list []*request) error {
 	return nil
 }
 
-// stateBytes returns the size of the state of one sequence.
+// stateBytes returns the size of the state of one sequence in bytes.
 func stateBytes(r *request) int64 { return r.dim() * (r.width() - 1) * r.x.DType().Size() }
 
-// answers writes the answers.
+// answers encodes the results of a call into the answers of its requests.
 func (p *packed) answers(list []*request) error {
 	tokens, sequences := int64(0), int64(0)
 	for _, r := range list {
-		out, err := part(p.out, tokens, tokens+r.tokens(), r.outShape())
+		out, err := slice(p.out, tokens, tokens+r.tokens(), r.outShape())
 		if err != nil {
 			return err
 		}
-		final, err := part(p.states, sequences, sequences+r.batch(), r.stateShape())
+		final, err := slice(p.states, sequences, sequences+r.batch(), r.stateShape())
 		if err != nil {
 			return err
 		}
@@ -178,8 +179,8 @@ func (p *packed) answers(list []*request) error {
 	return nil
 }
 
-// part returns a range of the first dimension with another shape.
-func part(t *tensor.Tensor, from, to int64, shape []int64) (*tensor.Tensor, error) {
+// slice returns a range of the first dimension, with the given shape.
+func slice(t *tensor.Tensor, from, to int64, shape []int64) (*tensor.Tensor, error) {
 	t, err := t.Slice(0, from, to)
 	if err != nil {
 		return nil, err

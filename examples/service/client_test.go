@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// get returns the code and the text of a page.
+// get returns the code and the text of the answer to a GET request.
 func (s *server) get(t *testing.T, path string) (int, string) {
 	t.Helper()
 	resp, err := http.Get("http://" + s.addr + path)

@@ -14,7 +14,7 @@ import (
 )
 
 // TestContainer runs the service as examples/kubernetes describes: with the environment of the
-// Dockerfile, as its user, with prebuilt kernels, on a root that cannot be written.
+// Dockerfile, as its user, with prebuilt kernels, on a read-only root file system.
 func TestContainer(t *testing.T) {
 	testenv.Long(t)
 	if err := exec.Command("unshare", "-m", "mount", "-t", "tmpfs", "none", os.TempDir()).Run(); err != nil || os.Getuid() != 0 {
@@ -36,7 +36,7 @@ func TestContainer(t *testing.T) {
 	folder := submatch(t, dockerfile, `AITER_JIT_PATH=(\S+)`)
 	build := submatch(t, dockerfile, `(?m)^RUN .* aiterctl (build --all .*)$`)
 
-	// The image's root: a copy of the folders that a program without compilers needs.
+	// The folder that serves as the image's root gets only what a program without compilers needs.
 	image := filepath.Join(t.TempDir(), "image")
 	for _, dir := range []string{"proc", "dev", "tmp", filepath.Dir(folder)} {
 		if err := os.MkdirAll(filepath.Join(image, dir), 0o755); err != nil {

@@ -18,10 +18,10 @@ import (
 	"github.com/aiter-go/aiter/trace"
 )
 
-// errDeadline is the error for a request whose call has not ended in time.
+// errDeadline is the error for a request if its call does not end in time.
 var errDeadline = errors.New("the call did not end in time; try again later")
 
-// formatError reports a Content-Type or an Accept header without a format of the service.
+// formatError reports a Content-Type or an Accept header that names no format of the service.
 type formatError struct{ header, got string }
 
 func (e *formatError) Error() string {
@@ -37,7 +37,7 @@ func (s *service) conv1d(w http.ResponseWriter, r *http.Request) {
 	span := s.rec.Begin(trace.Host, "request")
 	req, err := s.answer(w, r, held)
 	span.End(err)
-	// The deadline of the answer begins after the call.
+	// The time limit for writing the answer begins after the call.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.limits.forAnswer))
 	code := http.StatusOK
 	if err != nil {
@@ -95,8 +95,8 @@ func (s *service) answer(w http.ResponseWriter, r *http.Request, held *reservati
 	return req, s.batches.do(ctx, req, held)
 }
 
-// refuse answers with an error, and returns its code. A busy service sends Retry-After. The connection of a body that was not read
-// ends.
+// refuse answers with an error, and returns its HTTP code. A busy service sends Retry-After. If the body was not read, the connection is
+// closed after the answer.
 func (s *service) refuse(w http.ResponseWriter, err error) int {
 	code, text := status(err)
 	switch code {
@@ -117,7 +117,7 @@ func (s *service) refuse(w http.ResponseWriter, err error) int {
 // statusGone is nginx's code for a client that did not wait for its answer. No client receives it.
 const statusGone = 499
 
-// status distinguishes errors of the client from errors of the service.
+// status returns the HTTP code and the text of the answer for an error.
 func status(err error) (code int, text string) {
 	var large *http.MaxBytesError
 	var refused *registry.OperatorError

@@ -8,7 +8,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// FuzzRequest reads requests. One that is accepted is called, if it is small.
+// FuzzRequest decodes requests, and makes a call for each request that is accepted and small.
 func FuzzRequest(f *testing.F) {
 	svc := open(f, shortLimits(), registry.Options{})
 	x, weight := pattern(f, tensor.BFloat16, 0, 2, 3, 4), pattern(f, tensor.Float32, 0, 2, 4)

@@ -21,7 +21,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// shortLimits are the program's limits with times that a test can wait for.
+// shortLimits returns the program's limits, with time limits that a test can wait for.
 func shortLimits() limits {
 	l := defaultLimits(tensor.Host())
 	l.forHeader, l.forBody, l.forAnswer, l.forStop, l.drain = time.Second, time.Second, time.Second, 10*time.Second, 0
@@ -39,7 +39,7 @@ type server struct {
 	conn    net.Conn // of halfSent
 }
 
-// start makes a service that is ready, and serves until the test ends.
+// start makes a service, waits until it is ready, and serves until the test ends.
 func start(t *testing.T, l limits, o registry.Options) *server {
 	t.Helper()
 	svc := open(t, l, o)
@@ -49,7 +49,7 @@ func start(t *testing.T, l limits, o registry.Options) *server {
 	return listen(t, svc)
 }
 
-// listen serves until the test ends.
+// listen serves on a free port until the test ends.
 func listen(t *testing.T, svc *service) *server {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -72,7 +72,7 @@ func listen(t *testing.T, svc *service) *server {
 	return s
 }
 
-// counted counts the requests that reach the service.
+// counted returns a handler that counts the requests before it passes them to h.
 func (s *server) counted(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.begun.Add(1)
@@ -108,13 +108,14 @@ func head(lines string) string {
 	return "POST /v1/conv1d HTTP/1.1\r\nHost: x\r\n" + lines + "\r\n\r\n"
 }
 
-// typed is the head of a request with a body of n bytes.
+// typed returns the head of a request with a body of n bytes in the safetensors format.
 func typed(n int) string {
 	return head(fmt.Sprintf("Content-Type: %s\r\nContent-Length: %d", api.Safetensors, n))
 }
 
-// TestSlowAndEndless has clients whose request does not end. Each gets an answer and
-// is disconnected, and its memory is freed.
+// TestSlowAndEndless has clients that send requests slowly, without end, or with more bytes than
+// allowed. Each is disconnected in time, most of them after an answer, and the memory of its request
+// is freed.
 func TestSlowAndEndless(t *testing.T) {
 	l := shortLimits()
 	l.body = 1 << 20
@@ -166,7 +167,7 @@ func TestSlowAndEndless(t *testing.T) {
 	t.Cleanup(func() { s.checkFree(t) })
 }
 
-// checkFree checks that requests release their memory in time.
+// checkFree checks that all requests release their memory within some seconds.
 func (s *server) checkFree(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -177,14 +178,14 @@ func (s *server) checkFree(t *testing.T) {
 	s.memory.Release(s.limits.memory)
 }
 
-// large is a request of n bytes and some more, whose answer has as many.
+// large returns the body of a request with n bytes of x. The answer has about as many bytes.
 func large(t *testing.T, n int64) []byte {
 	t.Helper()
 	return encode(t, api.Safetensors, set{api.X: pattern(t, tensor.Float32, 0, n/8, 2)})
 }
 
-// TestStalledReader has a client that sends a request and does not read the answer,
-// which exceeds the kernel's buffers: the request must end all the same.
+// TestStalledReader has a client that sends a request and does not read the answer. The
+// answer does not fit into the kernel's buffers, but the request must end in time.
 func TestStalledReader(t *testing.T) {
 	s := start(t, shortLimits(), registry.Options{})
 	body := large(t, 16<<20)
@@ -257,7 +258,7 @@ func TestRefusal(t *testing.T) {
 	s.batches.stop()
 	s.service.batches = never
 	if resp := post(); resp.StatusCode != 504 {
-		t.Errorf("behind the deadline: %s", resp.Status)
+		t.Errorf("after the deadline: %s", resp.Status)
 	}
 }
 
@@ -278,10 +279,10 @@ func TestMemory(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		_, err := decode(body, api.Safetensors, own)
 		runtime.ReadMemStats(&after)
-		// One of the bytes that are reserved for each byte is the body's, another one its smaller buffer's.
+		// decode allocates neither the body nor its smaller buffer, which are two of the memoryPerByte bytes.
 		used, most := after.TotalAlloc-before.TotalAlloc, uint64((memoryPerByte-2)*len(body)+memoryOfDecoding)
 		if used > most {
-			t.Errorf("%s: %d bytes, and %d are reserved (%v)", name, used, most, err)
+			t.Errorf("%s: %d bytes were allocated, but only %d are reserved (%v)", name, used, most, err)
 		}
 		t.Logf("%s: %d of %d bytes (%.80v)", name, used, most, err)
 	}

@@ -12,21 +12,21 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// limits bound the memory and time of requests. forStop exceeds the time of a request: its header, its body, its call and the reading
-// of its answer.
+// limits bound the memory and the time of requests. forStop exceeds the sum of the time limits of a request: for its header, its body,
+// its call and its answer.
 type limits struct {
 	body   int64 // bytes of a request
-	memory int64 // host memory in bytes of all requests at once
+	memory int64 // host memory of all requests together, in bytes
 	batch  int64 // bytes of x in a call of several requests; 0: each request is a call of its own
 	queue  int   // requests that wait for a call
-	calls  int   // at once
+	calls  int   // calls at the same time
 
 	forHeader, forBody, forCall, forAnswer time.Duration // time limits of a request
-	drain                                  time.Duration // from a signal to the end of accepting
-	forStop                                time.Duration // after drain; then a stop disconnects the remaining clients
+	drain                                  time.Duration // how long the service accepts requests after a signal to stop
+	forStop                                time.Duration // how long requests may take after drain, before their clients are disconnected
 }
 
-// defaultLimits returns the limits for a device. A GPU has two calls, so that one packs while another computes.
+// defaultLimits returns the limits for a device. A GPU has two calls at the same time, so that one call packs while the other computes.
 func defaultLimits(dev tensor.Device) limits {
 	l := limits{
 		body: 64 << 20, memory: 2 << 30, batch: 512 << 10, queue: 1024, calls: 1,
@@ -40,12 +40,13 @@ func defaultLimits(dev tensor.Device) limits {
 }
 
 const (
-	// memoryPerByte is the memory that a body's buffer needs for each byte while the request is decoded: the byte, its copy when the
-	// buffer grows, and the tensors.
+	// memoryPerByte is the memory, in bytes, that is reserved for each byte of a body: for the buffer, for its copy when the buffer grows,
+	// and for the tensors.
 	memoryPerByte = 4
-	// memoryOfDecoding is the memory for the header of a request, besides its bytes.
+	// memoryOfDecoding is the memory, in bytes, for the decoded header of a request.
 	memoryOfDecoding = 1 << 20
-	// firstBuffer is the size of a body's first buffer. Later ones have twice as many bytes as have arrived.
+	// firstBuffer is the size of a body's first buffer, in bytes. Later buffers are twice as large as the part of the body that has
+	// arrived.
 	firstBuffer = 64 << 10
 )
 
@@ -54,12 +55,13 @@ var (
 	errTooLarge = errors.New("the request needs more memory than the service has for all requests")
 )
 
-// reservation is memory that one request has reserved.
+// reservation is the memory that one request has reserved.
 type reservation struct {
 	from *semaphore.Weighted
-	held int64
+	held int64 // bytes
 }
 
+// grow reserves n more bytes. It fails with errBusy if they are not available.
 func (r *reservation) grow(n int64) error {
 	if !r.from.TryAcquire(n) {
 		return errBusy
@@ -73,15 +75,15 @@ func (r *reservation) release() {
 	r.held = 0
 }
 
-// move returns the reservation for another owner.
+// move moves the memory to a new reservation, which another goroutine releases.
 func (r *reservation) move() *reservation {
 	moved := *r
 	r.held = 0
 	return &moved
 }
 
-// readBody reads a request's body, whose size it checks first. It reserves memory for the bytes that arrive: a client that announces
-// many and sends none holds almost no memory.
+// readBody checks the size of a request's body and reads it. It reserves memory as bytes arrive, so that a client that announces many
+// bytes and sends none holds almost no memory.
 func (s *service) readBody(w http.ResponseWriter, r *http.Request, held *reservation) ([]byte, error) {
 	size := r.ContentLength
 	switch {
@@ -95,7 +97,7 @@ func (s *service) readBody(w http.ResponseWriter, r *http.Request, held *reserva
 		next := min(size, max(firstBuffer, 2*int64(len(body))))
 		if err := held.grow((next - int64(len(body))) * memoryPerByte); err != nil {
 			held.release()
-			_, _ = io.Copy(io.Discard, r.Body) // a client reads the answer after it has sent the body
+			_, _ = io.Copy(io.Discard, r.Body) // a client reads the answer only after it has sent the whole body
 			return nil, err
 		}
 		grown := make([]byte, next)
@@ -107,11 +109,11 @@ func (s *service) readBody(w http.ResponseWriter, r *http.Request, held *reserva
 	if err := held.grow(memoryOfDecoding); err != nil {
 		return nil, err
 	}
-	// From here on the server detects a disconnected client.
+	// Without a read deadline the server detects a client that disconnects during the call.
 	return body, http.NewResponseController(w).SetReadDeadline(time.Time{})
 }
 
-// timed sets the deadlines of each request. http.Server has one deadline for the answer, which begins before the call.
+// timed sets the deadlines of each request. http.Server's own WriteTimeout would not do, because it includes the time of the call.
 func (s *service) timed(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, now := http.NewResponseController(w), time.Now()

@@ -1,6 +1,6 @@
-// Command service computes causal convolutions over HTTP. It shows how a program keeps a GPU operator in production: it builds and
-// checks the code before it is ready, joins concurrent requests into calls, bounds memory and time, and answers each request that it
-// accepted before it stops. README.md has commands to try.
+// Command service computes causal convolutions over HTTP. It shows how a program uses a GPU operator in production: it builds and
+// checks the code before it is ready, joins concurrent requests into calls, bounds memory and time, and before it stops it answers all
+// requests that it has accepted. README.md has commands to try.
 package main
 
 import (
@@ -39,7 +39,7 @@ func run(ctx context.Context, args []string) error {
 	weights := flags.String("weights", "", "safetensors `FILE` with the weight and the bias of all requests; default: each has its own")
 	batch := flags.Int64("batch", l.batch>>10, "`KiB` of x in a call of several requests; 0: each request is a call of its own")
 	memory := flags.Int64("memory", l.memory>>20, "host memory of all requests at once, in `MiB`")
-	drain := flags.Duration("drain", l.drain, "time from a signal to the end of accepting, while /readyz is 503")
+	drain := flags.Duration("drain", l.drain, "how long the service accepts requests after a signal to stop, while /readyz answers 503")
 	debug := flags.Bool("debug", false, "serve /debug/trace?seconds=N")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -71,7 +71,7 @@ func run(ctx context.Context, args []string) error {
 	return errors.Join(err, reg.Close())
 }
 
-// readFilters reads the filters of the service from a file; without a name it has none.
+// readFilters reads the filters of the service from a file. It returns nil if the name is empty.
 func readFilters(name string) (*filters, error) {
 	if name == "" {
 		return nil, nil
@@ -91,7 +91,8 @@ func readFilters(name string) (*filters, error) {
 	return f, nil
 }
 
-// listen serves at an address until the context ends, and builds meanwhile. A service that cannot become ready ends with an error.
+// listen builds the code, and meanwhile serves at an address until the context ends. If the build fails, listen stops and returns the
+// error.
 func (s *service) listen(ctx context.Context, addr string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -30,15 +30,15 @@ func newCounts(builds *metrics.Collector) *counts {
 	c := &counts{
 		all: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "conv1d_requests_total", Help: "Answers by HTTP code; 499: the client did not wait for it.",
+			Name: "conv1d_requests_total", Help: "Answers by HTTP code; 499: the client did not wait for the answer.",
 		}, []string{"code"}),
 		seconds:       histogram("conv1d_request_seconds", "Time from the header of a request to its answer.", 1e-4, 2, 18),
 		wait:          histogram("conv1d_wait_seconds", "Time that a request waited for its call.", 1e-5, 2, 20),
-		batchRequests: histogram("conv1d_batch_requests", "Requests that share a call.", 1, 2, 11),
-		batchBytes:    histogram("conv1d_batch_bytes", "Size of x of a call.", 1024, 4, 10),
+		batchRequests: histogram("conv1d_batch_requests", "Requests in a call.", 1, 2, 11),
+		batchBytes:    histogram("conv1d_batch_bytes", "Bytes of x in a call.", 1024, 4, 10),
 		waiting:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "conv1d_waiting", Help: "Requests that wait for a call."}),
 		split: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "conv1d_split_batches_total", Help: "Calls that failed and were made again, one for each request.",
+			Name: "conv1d_split_batches_total", Help: "Calls of several requests that failed and were repeated as one call for each request.",
 		}),
 	}
 	c.all.MustRegister(builds, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),

@@ -77,8 +77,8 @@ func (p *program) awaitDraining(t *testing.T) {
 	})
 }
 
-// TestStopUnderLoad stops the program while clients send requests. Each request that the program has accepted gets its answer, in
-// full; the clients' other requests fail without a byte of an answer.
+// TestStopUnderLoad stops the program while clients send requests. Each request that the program has accepted gets its whole answer. The
+// other requests fail without a byte of an answer.
 func TestStopUnderLoad(t *testing.T) {
 	p := startProgram(t, "-drain", "1s")
 	body := encode(t, api.Safetensors, set{
@@ -115,7 +115,7 @@ func TestStopUnderLoad(t *testing.T) {
 	}
 	slow := p.halfSent(t, body)
 	before := answers.Load()
-	await(t, "32 answers behind the half request", func() bool { return answers.Load() >= before+32 })
+	await(t, "32 answers after the half of a request", func() bool { return answers.Load() >= before+32 })
 	p.signal(t)
 	p.awaitDraining(t)
 	clients.Wait() // until all are refused
@@ -134,9 +134,9 @@ func TestStopUnderLoad(t *testing.T) {
 		t.Errorf("%v\n%s", err, &p.output)
 	}
 	n := answers.Load()
-	said := fmt.Sprintf("stopped requests=%d answered=%d", n, n)
-	if !strings.Contains(p.output.String(), said) || refused.Load() != 16 {
-		t.Errorf("the clients have %d answers, %d clients were refused; want %q\n%s", n, refused.Load(), said, &p.output)
+	logged := fmt.Sprintf("stopped requests=%d answered=%d", n, n)
+	if !strings.Contains(p.output.String(), logged) || refused.Load() != 16 {
+		t.Errorf("the clients have %d answers, %d clients were refused, want 16; want %q\n%s", n, refused.Load(), logged, &p.output)
 	}
 }
 
@@ -148,7 +148,7 @@ func TestSecondSignal(t *testing.T) {
 	p.signal(t)
 	p.awaitDraining(t)
 	for err := error(nil); ; {
-		_ = p.cmd.Process.Signal(syscall.SIGTERM) // again: the program may not yet have given up its handler
+		_ = p.cmd.Process.Signal(syscall.SIGTERM) // again: the program may not yet have removed its handler
 		select {
 		case err = <-p.ended:
 		case <-time.After(100 * time.Millisecond):
@@ -162,7 +162,7 @@ func TestSecondSignal(t *testing.T) {
 	}
 }
 
-// The load client measures a service, and finds wrong answers: here those of a service with other filters than the client's.
+// The load client measures a service. It also detects wrong answers, here the answers of a service whose filters differ from the client's.
 func TestLoad(t *testing.T) {
 	dir := t.TempDir()
 	load := filepath.Join(dir, "load")

@@ -19,18 +19,18 @@ type request struct {
 	initial *tensor.Tensor // (batch, dim, width-1); nil: zeros
 	silu    bool
 
-	batched bool       // x of the request has a batch
+	batched bool       // x has a batch dimension in the request
 	format  api.Format // of the answer
 	answer  []byte     // written by the call
 }
 
-// filters are a weight and a bias. Requests with equal filters may share a call.
+// filters has a weight and a bias. Requests with equal filters may share a call.
 type filters struct {
 	weight, bias *tensor.Tensor // bias may be nil
 	digest       [sha256.Size]byte
 }
 
-// requestError reports a request that no service could answer.
+// requestError reports an invalid request.
 type requestError struct{ reason string }
 
 func (e *requestError) Error() string { return "request: " + e.reason }
@@ -72,7 +72,7 @@ func decode(body []byte, format api.Format, own *filters) (*request, error) {
 	}
 	if own == nil {
 		r.filters, err = newFilters(tensors[api.Weight], tensors[api.Bias])
-	} else if tensors[api.Weight] != nil || tensors[api.Bias] != nil { // the code for them may not be built
+	} else if tensors[api.Weight] != nil || tensors[api.Bias] != nil { // the code for their width may not be built
 		err = &requestError{"weight, bias: expected none, because the service has its own; leave them out"}
 	}
 	if err != nil {
@@ -84,13 +84,13 @@ func decode(body []byte, format api.Format, own *filters) (*request, error) {
 	return r, r.setInitial(tensors[api.Initial])
 }
 
-// setX adds the batch to a request without one.
+// setX checks x and sets it. If x has no batch dimension, setX adds one of size 1.
 func (r *request) setX(x *tensor.Tensor) (err error) {
 	if x == nil || x.Rank() != 2 && x.Rank() != 3 || !isFloat(x.DType()) {
 		return wrong(api.X, "(seqlen, dim) or (batch, seqlen, dim) of "+floats, x)
 	}
 	if x.Numel() == 0 {
-		return wrong(api.X, "1 position, 1 channel and 1 sequence at least", x)
+		return wrong(api.X, "at least 1 position, 1 channel and 1 sequence", x)
 	}
 	if r.batched = x.Rank() == 3; !r.batched {
 		x, err = x.Reshape(1, x.Dim(0), x.Dim(1))
@@ -99,7 +99,7 @@ func (r *request) setX(x *tensor.Tensor) (err error) {
 	return err
 }
 
-// newFilters checks what does not depend on x, and computes the digest.
+// newFilters checks a weight and a bias as far as this does not depend on x, and computes their digest.
 func newFilters(weight, bias *tensor.Tensor) (*filters, error) {
 	if weight == nil || weight.Rank() != 2 || weight.Numel() == 0 || !isFloat(weight.DType()) {
 		return nil, wrong(api.Weight, "(groups, width) of "+floats, weight)
@@ -154,7 +154,7 @@ func (r *request) width() int64  { return r.filters.weight.Dim(1) }
 func (r *request) tokens() int64 { return r.batch() * r.seqlen() }
 func (r *request) bytes() int64  { return r.x.Numel() * r.x.DType().Size() }
 
-// stateShape returns the shape of the states in the request and in the answer.
+// stateShape returns the shape of the states, which is the same in the request and in the answer.
 func (r *request) stateShape() []int64 {
 	if !r.batched {
 		return []int64{r.dim(), r.width() - 1}
@@ -162,17 +162,17 @@ func (r *request) stateShape() []int64 {
 	return []int64{r.batch(), r.dim(), r.width() - 1}
 }
 
-// outShape returns the shape of x in the request and of out in the answer.
+// outShape returns the shape of out in the answer, which is that of x in the request.
 func (r *request) outShape() []int64 { return r.x.Shape()[3-len(r.stateShape()):] }
 
-// callBytes returns an upper bound of the host memory of a call of the request alone: its tensors, the memory of the call, which is rounded
-// up to a power of two, and the answer.
+// callBytes returns an upper bound of the host memory, in bytes, of a call with this request alone: its tensors, the memory of the call
+// (rounded up to a power of two) and the answer.
 func (r *request) callBytes() int64 {
 	size := r.x.DType().Size()
 	return 6*r.x.Numel()*size + 4*r.batch()*r.dim()*(r.width()-1)*size + 16*r.batch() + 2*minBlock
 }
 
-// batchKey is equal for requests that may share a call.
+// batchKey identifies requests that may share a call: those with equal keys.
 type batchKey struct {
 	dtype  tensor.DType
 	dim    int64

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// serve answers requests until the context ends, and then for the time limits.drain: a load balancer sees that the service is not
-// ready, and each answer ends its connection, so that the next request goes elsewhere. After that serve accepts nothing more, finishes the
-// requests whose header it has read, and disconnects the other clients, which can send their requests again. Their own deadlines
-// disconnect slow clients, at the latest after limits.forStop.
+// serve answers requests until the context ends, and then for limits.drain. In that time a load balancer sees that the service is not
+// ready, and each answer closes its connection, so that the client's next request goes to another service. Then serve accepts no further
+// requests. It finishes the requests whose headers it has read, and disconnects the other clients, which can send their requests again.
+// Slow clients are disconnected by the time limits of their requests, or after limits.forStop.
 func (s *service) serve(ctx context.Context, listener net.Listener, routes http.Handler) error {
 	srv := &http.Server{
 		Handler:           routes,
@@ -31,7 +31,7 @@ func (s *service) serve(ctx context.Context, listener net.Listener, routes http.
 		defer cancel()
 		err := srv.Shutdown(limited)
 		if errors.Is(err, context.DeadlineExceeded) {
-			slog.Warn("stop: connections are cut off", "after", s.limits.forStop)
+			slog.Warn("stop: disconnect the remaining clients", "after", s.limits.forStop)
 			err = srv.Close()
 		}
 		finished <- err
@@ -44,13 +44,13 @@ func (s *service) serve(ctx context.Context, listener net.Listener, routes http.
 	}
 	err := <-finished
 	s.batches.stop()
-	// Wait until all requests have returned: each holds memory until then.
+	// The service has all its memory when all requests have returned.
 	err = errors.Join(err, s.memory.Acquire(context.WithoutCancel(ctx), s.limits.memory))
 	slog.Info("stopped", "requests", s.begun.Load(), "answered", s.answered.Load())
 	return err
 }
 
-// drained ends the connection of each answer while the service stops.
+// drained closes the connection of each answer while the service stops.
 func (s *service) drained(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.draining.Load() {

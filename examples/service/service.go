@@ -30,16 +30,16 @@ type service struct {
 	call    func(context.Context, []*request) error
 	batches *batcher
 	counts  *counts
-	rec     *trace.Recorder // paused but for /debug/trace; nil: there is none
+	rec     *trace.Recorder // records only while /debug/trace runs; nil: there is no /debug/trace
 	tracing sync.Mutex      // held while a trace is recorded
 
 	limits          limits
 	memory          *semaphore.Weighted // in bytes
 	ready, draining atomic.Bool
-	begun, answered atomic.Int64 // requests
+	begun, answered atomic.Int64 // numbers of requests
 }
 
-// newService makes a service, whose stop ends it. It does not close the registry.
+// newService makes a service. The caller ends it with batches.stop, and closes the registry after that.
 func newService(reg *registry.Registry, dev tensor.Device, own *filters, builds *metrics.Collector, rec *trace.Recorder,
 	l limits) (*service, error) {
 	conv, err := causalconv1d.New(reg)
@@ -71,7 +71,7 @@ func (s *service) routes() http.Handler {
 	return s.timed(s.drained(mux))
 }
 
-// readyz serves a load balancer: 200 between warm and the signal to stop.
+// readyz tells a load balancer whether to send requests: it answers 200 from the end of warm to the signal to stop, and otherwise 503.
 func (s *service) readyz(w http.ResponseWriter, _ *http.Request) {
 	switch {
 	case s.draining.Load():
@@ -83,8 +83,9 @@ func (s *service) readyz(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// warm builds and loads the code of requests for the service's device, and checks a call of each element type. A service without
-// filters needs the whole module, for all widths; otherwise the checked calls build what is needed.
+// warm builds and loads the code that requests need on the service's device, and checks a call of each element type. A service without
+// its own filters builds the whole module, because requests may have any width. A service with filters needs only the parts that the
+// checked calls build.
 func (s *service) warm(ctx context.Context) error {
 	begin := time.Now()
 	if s.own == nil {
@@ -102,7 +103,7 @@ func (s *service) warm(ctx context.Context) error {
 	return nil
 }
 
-// verify compares a call with the formula. The filters are those of the service, if it has any.
+// verify compares the results of a call with the formula. It uses the filters of the service if there are any.
 func (s *service) verify(ctx context.Context, dt tensor.DType) error {
 	dim, width := int64(64), int64(4)
 	if s.own != nil {

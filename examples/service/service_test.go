@@ -20,7 +20,7 @@ import (
 	"github.com/aiter-go/aiter/trace"
 )
 
-// asProgram makes the test binary the program, for tests of signals.
+// asProgram is an environment variable. If it is set, the test binary runs as the service, for the tests of signals.
 const asProgram = "AITER_TEST_SERVICE"
 
 func TestMain(m *testing.M) {
@@ -31,10 +31,10 @@ func TestMain(m *testing.M) {
 	os.Exit(testenv.WithSharedCache(m.Run))
 }
 
-// set is the tensors of a request or of an answer.
+// set has the tensors of a request or of an answer, by name.
 type set = map[string]*tensor.Tensor
 
-// values makes a float32 tensor.
+// values returns a float32 tensor.
 func values(t testing.TB, numbers []float32, shape ...int64) *tensor.Tensor {
 	t.Helper()
 	x, err := tensor.Of(numbers, shape...)
@@ -44,7 +44,7 @@ func values(t testing.TB, numbers []float32, shape ...int64) *tensor.Tensor {
 	return x
 }
 
-// pattern makes a tensor whose elements differ.
+// pattern returns a tensor in which neighbouring elements differ.
 func pattern(t testing.TB, dt tensor.DType, seed int, shape ...int64) *tensor.Tensor {
 	t.Helper()
 	x, err := tensor.New(dt, shape...)
@@ -70,7 +70,7 @@ func encode(t testing.TB, f api.Format, tensors set) []byte {
 	return b.Bytes()
 }
 
-// open makes a service on the CPU that is not ready. The test ends it.
+// open makes a service on the CPU, which is not ready. It is stopped when the test ends.
 func open(t testing.TB, l limits, o registry.Options) *service {
 	t.Helper()
 	own, err := newFilters(values(t, []float32{10, 1, 0, 1}, 2, 2), nil)
@@ -80,7 +80,7 @@ func open(t testing.TB, l limits, o registry.Options) *service {
 	return openWith(t, own, l, o)
 }
 
-// openWith makes a service with filters, or with nil for those of requests.
+// openWith makes a service with the given filters; nil: requests have their own.
 func openWith(t testing.TB, own *filters, l limits, o registry.Options) *service {
 	t.Helper()
 	counts := metrics.New()
@@ -147,14 +147,14 @@ func TestRequests(t *testing.T) {
 		{"nothing", st, "", "", nil, 400, "header"},
 		{"cut off", st, "", "", plain[:len(plain)-1], 400, "ends at byte 24"},
 		{"npy cut off", np, "", "", encode(t, api.NPY, set{"x": x})[:140], 400, "npy: data of float32[3 2]: unexpected EOF"},
-		{"bytes behind npy", np, "", "", append(encode(t, api.NPY, set{"x": x}), 1), 400, "1 bytes more"},
+		{"bytes after npy", np, "", "", append(encode(t, api.NPY, set{"x": x}), 1), 400, "1 bytes more"},
 		{"a long header", st, "", "", append([]byte{1, 0, 1, 0, 0, 0, 0, 0}, make([]byte, 1<<17)...), 400,
 			"header has 65537 bytes, expected at most 65536"},
 		{"no x", st, "", "", encode(t, api.Safetensors, set{"weight": weight}), 400, "x: expected (seqlen, dim)"},
 		{"an unknown name", st, "", "", encode(t, api.Safetensors, set{"x": x, "wieght": weight}), 400, `"wieght": expected the names x, weight`},
 		{"x of integers", st, "", "", encode(t, api.Safetensors, set{"x": zeros(tensor.Int32, 3, 2)}), 400, "got int32[3 2]"},
 		{"x of rank 1", st, "", "", encode(t, api.Safetensors, set{"x": zeros(tensor.Float32, 3)}), 400, "got float32[3]"},
-		{"no position", st, "", "", encode(t, api.Safetensors, set{"x": zeros(tensor.Float32, 1<<20, 0, 2)}), 400, "1 position, 1 channel"},
+		{"no position", st, "", "", encode(t, api.Safetensors, set{"x": zeros(tensor.Float32, 1<<20, 0, 2)}), 400, "at least 1 position"},
 		{"three channels", st, "", "", encode(t, api.Safetensors, set{"x": zeros(tensor.Float32, 2, 3)}), 400, "divides the 3 channels of x"},
 		{"filters besides those of the service", st, "", "", encode(t, api.Safetensors, set{"x": x, "weight": weight}), 400,
 			"expected none, because the service has its own"},
@@ -206,7 +206,7 @@ func fortran(t *testing.T, x *tensor.Tensor) []byte {
 	return bytes.Replace(text, []byte("(2, 3)"), []byte("(3, 2)"), 1)
 }
 
-// printed returns the values and shapes of an answer.
+// printed returns the values and shapes of an answer's tensors as text.
 func printed(t *testing.T, kind string, body []byte) string {
 	t.Helper()
 	tensors, err := api.Format(kind).Decode(body, api.Out)
@@ -227,7 +227,7 @@ func printed(t *testing.T, kind string, body []byte) string {
 	return text.String()
 }
 
-// The service is not ready before a checked call.
+// The service is not ready before warm has checked its calls. Then it serves metrics and traces.
 func TestReady(t *testing.T) {
 	rec := trace.New(trace.Options{})
 	rec.Pause()
@@ -272,7 +272,7 @@ func TestReady(t *testing.T) {
 		}
 	}
 	if rec.Recording() || len(rec.Timeline().Spans) > 0 {
-		t.Error("the recorder goes on behind the trace")
+		t.Error("the recorder is recording after the trace")
 	}
 }
 
@@ -294,8 +294,8 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// warm builds for the device of the service only: this machine also has two GPUs
-// without a compiler.
+// warm builds for the service's device only. In this test the machine also has two GPUs of a
+// fake driver, for which there is no compiler.
 func TestWarmIsForTheDevice(t *testing.T) {
 	cc, err := exec.LookPath("cc")
 	if err != nil {
@@ -315,7 +315,7 @@ func TestWarmIsForTheDevice(t *testing.T) {
 	}
 }
 
-// A service whose code cannot be built ends.
+// A service ends with an error if its code cannot be built.
 func TestWarmThatFails(t *testing.T) {
 	t.Setenv("AITER_JIT_DIR", t.TempDir())
 	t.Setenv("CXX", "/nonexistent/c++")

@@ -7,14 +7,15 @@ import (
 	"time"
 )
 
-// maxTrace is the longest trace.
+// maxTrace is the longest time that a client may record.
 const maxTrace = 30 * time.Second
 
-// trace records for some seconds, and answers with a timeline in the Chrome trace event format, which Perfetto opens.
+// trace records for the seconds that a client asks for, and answers with a timeline in the Chrome trace event format, which Perfetto
+// opens.
 func (s *service) trace(w http.ResponseWriter, r *http.Request) {
 	seconds, err := strconv.ParseFloat(r.URL.Query().Get("seconds"), 64)
 	if err != nil || !(seconds > 0 && seconds <= maxTrace.Seconds()) {
-		http.Error(w, "seconds: expected a number from 0 to "+strconv.Itoa(int(maxTrace.Seconds())), http.StatusBadRequest)
+		http.Error(w, "seconds: expected a number above 0 and at most "+strconv.Itoa(int(maxTrace.Seconds())), http.StatusBadRequest)
 		return
 	}
 	if !s.tracing.TryLock() {

@@ -1,9 +1,9 @@
-"""The package aiter_go against torch's own convolution and autograd, under opcheck and torch.compile.
+"""Compares the package aiter_go with torch's own convolution and autograd, and tests it under opcheck and torch.compile.
 
 Usage: AITERCTL=PROGRAM aiter_go_test.py FOLDER-OF-PACKAGE
 
 Every gradient is compared with the one that torch derives, in float64, from a
-convolution written with torch alone. Exits non-zero at the first that differs.
+convolution written with torch alone. The first difference ends the script with a non-zero exit code.
 """
 
 import itertools
@@ -20,7 +20,7 @@ SIZES = [(1, 1, 1, 2), (2, 3, 7, 4), (2, 40, 65, 3), (1, 5, 2, 8)]
 
 
 def reference(x, weight, bias, silu, seq_idx=None, initial=None):
-    """The convolution in torch, and the final states; without seq_idx it is F.conv1d."""
+    """Returns the convolution, computed by torch, and the final states. Without seq_idx the convolution is F.conv1d."""
     width, length = weight.shape[1], x.shape[2]
     before = x.new_zeros(*x.shape[:2], width - 1) if initial is None else initial
     whole = torch.cat([before, x], dim=2)
@@ -43,7 +43,7 @@ def random(shape, dtype, channel_last=False):
 
 
 def sequences(batch, length):
-    """Runs of positions, some of them padding."""
+    """Returns the sequence numbers of positions, in runs of equal numbers, some of them padding."""
     return torch.randint(-1, 3, (batch, length // 4 + 1)).repeat_interleave(4, dim=1)[:, :length]
 
 
@@ -62,7 +62,7 @@ def close(what, case, got, want, tolerance=TOLERANCE):
 
 
 def check_gradients(example):
-    """out, final states and all four gradients."""
+    """Compares out, the final states and all four gradients with torch's."""
     count = 0
     for case in itertools.product(SIZES, TOLERANCE, (False, True), (False, True), (False, True), (False, True), (False, True)):
         (batch, dim, length, width), dtype, last, silu, has_bias, numbered, stateful = case
@@ -73,15 +73,15 @@ def check_gradients(example):
         seq_idx = sequences(batch, length) if numbered else None
         got = example.causal_conv1d_fn(x, weight, bias, seq_idx, initial, stateful, None, "silu" if silu else None)
         got = got if stateful else (got,)
-        mine = [x, weight, bias, initial]
-        theirs = [wide(t) for t in mine]
-        want = reference(*theirs[:3], silu, seq_idx, theirs[3])[: len(got)]
+        inputs = [x, weight, bias, initial]
+        wide_inputs = [wide(t) for t in inputs]
+        want = reference(*wide_inputs[:3], silu, seq_idx, wide_inputs[3])[: len(got)]
         for what, a, b in zip(("out", "final states"), got, want):
             close(what, case, a, b)
         upstream = [torch.randn(a.shape).to(dtype) for a in got]
         torch.autograd.backward(got, upstream)
         torch.autograd.backward(want, [g.double() for g in upstream])
-        for what, a, b in zip(("x", "weight", "bias", "initial_states"), mine, theirs):
+        for what, a, b in zip(("x", "weight", "bias", "initial_states"), inputs, wide_inputs):
             if a is not None:
                 grad = torch.zeros_like(b) if b.grad is None else b.grad
                 close(f"gradient for {what}", case, a.grad, grad, GRAD_TOLERANCE if what in ("weight", "bias") else TOLERANCE)
@@ -90,11 +90,11 @@ def check_gradients(example):
 
 
 def check_finite_differences(example):
-    """A directional derivative of the operators' own forward, no autograd in it."""
+    """Compares gradients with directional derivatives: differences of results of the operator's own forward, without autograd."""
     count = 0
     for silu in (None, "silu"):
-        parts = [torch.randn(1, 4, 12), torch.randn(4, 3), torch.randn(4), torch.randn(1, 4, 2)]
-        inputs = [leaf(p) for p in parts]
+        values = [torch.randn(1, 4, 12), torch.randn(4, 3), torch.randn(4), torch.randn(1, 4, 2)]
+        inputs = [leaf(v) for v in values]
         weigh = torch.randn(1, 4, 14, dtype=torch.float64)
 
         def loss(x, weight, bias, initial):
@@ -102,9 +102,9 @@ def check_finite_differences(example):
             return (torch.cat([out, final], dim=2).double() * weigh).sum()
 
         loss(*inputs).backward()
-        for i, part in enumerate(parts):
-            direction, step = torch.randn_like(part), 1e-2
-            ends = [loss(*(p + sign * step * direction if i == j else p for j, p in enumerate(parts))) for sign in (1, -1)]
+        for i, value in enumerate(values):
+            direction, step = torch.randn_like(value), 1e-2
+            ends = [loss(*(v + sign * step * direction if i == j else v for j, v in enumerate(values))) for sign in (1, -1)]
             difference = (ends[0] - ends[1]) / (2 * step)
             want = (inputs[i].grad.double() * direction.double()).sum()
             torch.testing.assert_close(difference, want, rtol=2e-3, atol=2e-3)
@@ -113,7 +113,7 @@ def check_finite_differences(example):
 
 
 def check_modules(example):
-    """In the middle of a network, with gradients wanted for some only."""
+    """Checks gradients in the middle of a network, and gradients for some of the inputs only."""
     x, weight = torch.randn(2, 6, 9), leaf(torch.randn(6, 4))
     mix = leaf(torch.randn(6, 6))
     got = example.causal_conv1d_fn(torch.einsum("de,bel->bdl", mix, x), weight).tanh().sum()
@@ -134,7 +134,7 @@ def check_modules(example):
 
 
 def check_final_states_out(example):
-    """Final states land in the caller's memory, which then takes part in autograd."""
+    """Checks that final states are written to the caller's tensor, and that gradients flow through it."""
     count = 0
     for last in (False, True):
         x, weight = leaf(random((2, 5, 8), torch.float32, last)), torch.randn(5, 4)
@@ -152,7 +152,7 @@ def check_final_states_out(example):
 
 
 def check_update(example):
-    """Steps through a state, shifting and circular, give what one call gives."""
+    """Checks that several updates, of a shifting and of a circular state, give the same results as one call for all positions."""
     count = 0
     for dtype, size, circular, chunk, slots in itertools.product(TOLERANCE, (3, 5), (False, True), (1, 2), (None, [3, 0])):
         x, weight, bias = torch.randn(2, 6, 12).to(dtype), torch.randn(6, 4), torch.randn(6)
@@ -174,12 +174,13 @@ def check_update(example):
         count += 1
     state = torch.ones(1, 6, 3)
     out = example.causal_conv1d_update(torch.ones(1, 6), state, torch.ones(6, 4), conv_state_indices=torch.tensor([-1]))
-    assert (out == 0).all() and (state == 1).all(), "a padding row did something"
+    assert (out == 0).all() and (state == 1).all(), "a padding row has an output other than 0, or changed the state"
     return count + 1
 
 
 def check_serving(example):
-    """Speculative steps with tokens taken back, packed, in blocks and in place, give what the accepted tokens alone give."""
+    """Checks speculative steps whose last tokens are rejected: packed, in blocks and in place. They must give the same results as the
+    accepted tokens alone."""
     from aiter_go import serving
 
     count = 0
@@ -215,7 +216,7 @@ def check_serving(example):
 
 
 def raised(attempt):
-    """What attempt raises, as text with the type's name; empty if nothing."""
+    """Returns the error that attempt raises, as text with the name of its type; empty if it raises none."""
     try:
         attempt()
     except (TypeError, ValueError) as error:
@@ -224,7 +225,8 @@ def raised(attempt):
 
 
 def check_prefill(_):
-    """Packed prefills, in chunks with state blocks, give what whole sequences give; mixed batches too, whole or divided."""
+    """Checks that packed prefills, in chunks with state blocks, give the same results as whole sequences. A batch of prefills and decoding
+    steps must give the same results in one call as in one call of each kind."""
     from aiter_go import serving
 
     count = 0
@@ -270,7 +272,7 @@ def check_prefill(_):
 
 
 def tree(parents):
-    """SGLang's form of a tree, of which parents has the parent of each token behind token 0: first children and next siblings."""
+    """Returns a tree in SGLang's form: first children and next siblings. parents has the parent of each token after token 0."""
     child, sibling, last = [-1] * (len(parents) + 1), [-1] * (len(parents) + 1), {}
     for token, parent in enumerate(parents, 1):
         if parent in last:
@@ -282,7 +284,8 @@ def tree(parents):
 
 
 def check_sglang(example):
-    """Functions with SGLang's arguments do what those with vLLM's do; parents of a tree come from children and siblings."""
+    """Checks that functions with SGLang's arguments give the same results as those with vLLM's, and that the parents in a tree are derived
+    from first children and next siblings."""
     from aiter_go import serving, sglang
 
     assert tree([0, 0, 1]) == ([1, 3, -1, -1], [-1, 2, -1, -1])
@@ -332,7 +335,8 @@ def check_sglang(example):
 
 
 def check_integers(example):
-    """Integers of other types than int32 are converted if their values fit, and refused if not, before anything is written."""
+    """Checks that integers of other types than int32 are converted if their values fit in int32, and refused otherwise, before anything
+    is written."""
     count = 0
     x, weight = torch.randn(2, 6), torch.randn(6, 4)
 
@@ -361,7 +365,7 @@ def check_integers(example):
     ends = torch.tensor([low, high])
     assert torch.equal(example.int32("ends", ends).long(), ends), "the ends of int32 are in its range"
     same = ends.to(torch.int32)
-    assert example.int32("same", same) is same, "int32 is passed on as it is"
+    assert example.int32("same", same) is same, "an int32 tensor is returned unchanged"
 
     ids = torch.zeros(2, 9, dtype=torch.int64)
     ids[1, 4] = 2**32
@@ -375,7 +379,7 @@ def check_integers(example):
 
 
 def check_errors(example):
-    """What the functions refuse, and how."""
+    """Checks which arguments the functions refuse, and the errors."""
     x, weight = leaf(torch.randn(1, 2, 4)), torch.randn(2, 3)
     for what, expected, attempt in (
         ("relu", "activation", lambda: example.causal_conv1d_fn(x, weight, activation="relu")),
@@ -393,7 +397,7 @@ def check_errors(example):
 
 
 def check_operators(example):
-    """torch's own checks of an operator: schema, aliases, fake kernel, gradients, tracing."""
+    """Runs torch's own checks of an operator: schema, aliases, fake kernel, gradients, tracing."""
     count = 0
     ops = torch.ops.aiter_go
     for last, dtype in itertools.product((False, True), (torch.float32, torch.bfloat16)):
@@ -413,7 +417,7 @@ def check_operators(example):
 
 
 def check_compiled(example):
-    """torch.compile traces a model without a graph break, forward and backward."""
+    """Checks that torch.compile traces a model without a graph break, forward and backward."""
     count = 0
     for backend in ("aot_eager", "aot_eager_decomp_partition"):  # inductor needs torch's headers and a C++ compiler
         for states in (False, True):
@@ -424,12 +428,12 @@ def check_compiled(example):
                 return (out[0].tanh(), out[1] * 2) if states else (out.tanh(),)
 
             inputs = [leaf(t) for t in (x, weight, bias)]
-            theirs = [leaf(t) for t in (x, weight, bias)]
+            others = [leaf(t) for t in (x, weight, bias)]
             got = torch.compile(model, fullgraph=True, backend=backend)(*inputs)
-            want = model(*theirs)
+            want = model(*others)
             sum(t.sum() for t in got).backward()
             sum(t.sum() for t in want).backward()
-            for a, b in zip([*got, *(t.grad for t in inputs)], [*want, *(t.grad for t in theirs)]):
+            for a, b in zip([*got, *(t.grad for t in inputs)], [*want, *(t.grad for t in others)]):
                 torch.testing.assert_close(a, b)
             count += 1
 
@@ -446,7 +450,7 @@ def check_compiled(example):
 
 
 def check_aiter_names(example):
-    """AIter's signature by names; an empty bias is none."""
+    """Checks AIter's argument names, and that an empty bias means no bias."""
     x, weight = torch.randn(2, 6, 9), torch.randn(6, 4)
     for bias in (None, torch.empty(0), torch.randn(6)):
         out = torch.empty_like(x)
@@ -459,7 +463,7 @@ def check_aiter_names(example):
 
 
 def check_targets(example):
-    """Each GPU has the target of its own properties: a machine may have different ones."""
+    """Checks that each GPU gets the target of its own properties, because the GPUs of a machine may differ."""
     library = example._library
     mi250 = SimpleNamespace(gcnArchName="gfx90a:sramecc+:xnack-", major=9, minor=0)
     mi300 = SimpleNamespace(gcnArchName="gfx942", major=9, minor=4)

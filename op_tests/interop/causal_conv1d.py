@@ -1,9 +1,9 @@
-"""The module's operators called from Python, against torch on the same tensors.
+"""Compares the module's operators, called from Python, with torch on the same tensors.
 
 Usage: causal_conv1d.py MODULE.so
 
-Loads the module with tvm_ffi alone, as any Python program would, and exits
-non-zero at the first case that differs.
+The script loads the module with tvm_ffi alone, as any Python program would. The first
+result that differs ends it with a non-zero exit code.
 """
 
 import itertools
@@ -21,14 +21,14 @@ SIZES = [(1, 1, 1, 2), (2, 3, 7, 4), (2, 64, 129, 3), (1, 5, 2, 8), (3, 17, 40, 
 
 
 def reference(x, weight, bias, silu):
-    """torch's own causal convolution, (batch, dim, seqlen) in float64."""
+    """Returns torch's own causal convolution, (batch, dim, seqlen) in float64."""
     width = weight.shape[1]
     y = F.conv1d(x, weight.unsqueeze(1), bias, padding=width - 1, groups=x.shape[1])[..., : x.shape[2]]
     return F.silu(y) if silu else y
 
 
 def activation(shape, dtype, channel_last, like=None):
-    """A (batch, dim, seqlen) tensor: random, or NaN when it is to be written."""
+    """Returns a (batch, dim, seqlen) tensor of random values, or of NaNs if it is an output."""
     batch, dim, seqlen = shape
     full = (batch, seqlen, dim) if channel_last else shape
     t = torch.full(full, float("nan")) if like == "out" else torch.randn(full)
@@ -95,7 +95,7 @@ def check_backward(module):
 
 
 def check_states(module):
-    """Initial states before x, final states after it, and their gradients."""
+    """Checks initial states before x, final states after it, and their gradients."""
     count = 0
     for size, dtype, last in itertools.product(SIZES, TOLERANCE, (False, True)):
         case = (size, dtype, torch.float32, last, True, True)
@@ -127,7 +127,7 @@ def check_states(module):
 
 
 def check_groups(module):
-    """Channels that share a filter give what a filter repeated for each of them gives."""
+    """Checks that channels that share a filter give the same results as channels with copies of the filter."""
     count = 0
     for dtype, last, groups, width in itertools.product(TOLERANCE, (False, True), (1, 3, 4), (1, 4, 9)):
         case = ((2, 12, 33, width), dtype, torch.float32, last, True, True)
@@ -153,7 +153,7 @@ def check_groups(module):
 
 
 def check_sequences(module):
-    """Several sequences in a row give what each gives in a row of its own."""
+    """Checks that several sequences in one row of the batch give the same results as each sequence in its own row."""
     lengths, dim, width = (1, 5, 2, 40, 16), 6, 4
     total = sum(lengths)
     for last in (False, True):
@@ -161,13 +161,13 @@ def check_sequences(module):
         seq_idx = torch.repeat_interleave(torch.arange(len(lengths), dtype=torch.int32), torch.tensor(lengths))[None]
         out = activation(x.shape, x.dtype, last, like="out")
         module.causal_conv1d_fwd(out, x, weight, bias, True, seq_idx)
-        parts = [reference(p.double(), weight.double(), bias.double(), True) for p in x.split(lengths, dim=2)]
-        close("out", "sequences", out, torch.cat(parts, dim=2), TOLERANCE)
+        alone = [reference(s.double(), weight.double(), bias.double(), True) for s in x.split(lengths, dim=2)]
+        close("out", "sequences", out, torch.cat(alone, dim=2), TOLERANCE)
     return 2
 
 
 def check_slices(module):
-    """Views with strides of their own, and arguments left out at the end."""
+    """Checks views, which are not dense, and calls without the optional last arguments."""
     store = torch.randn(5, 11, 40)
     out = torch.full((5, 11, 40), float("nan"))
     weight = torch.randn(11, 9)[1:8, 2:6]
@@ -175,12 +175,12 @@ def check_slices(module):
     module.causal_conv1d_fwd(out[1:4, 2:9, 5:34], x, weight)
     close("out", "slices", out[1:4, 2:9, 5:34], reference(x.double(), weight.double(), None, False), TOLERANCE)
     out[1:4, 2:9, 5:34] = float("nan")
-    assert out.isnan().all(), "wrote outside the slice"
+    assert out.isnan().all(), "the operator wrote outside the slice"
     return 1
 
 
 def check_errors(module):
-    """Bad arguments are Python exceptions in our words, and the next call works."""
+    """Checks that bad arguments raise Python exceptions with the operator's messages, and that the next call works."""
     x, weight = torch.randn(2, 3, 7), torch.randn(3, 4)
     out = torch.empty_like(x)
     bad = [
@@ -196,7 +196,7 @@ def check_errors(module):
             module.causal_conv1d_fwd(*arguments)
         except (ValueError, TypeError, RuntimeError) as error:
             text = str(error)
-            assert "causal_conv1d_fwd" in text and name in text, f"does not name operator and {name}: {text!r}"
+            assert "causal_conv1d_fwd" in text and name in text, f"the message does not name the operator and {name}: {text!r}"
             print(f"  {type(error).__name__}: {text.splitlines()[0]}")
         else:
             raise AssertionError(f"no exception for a bad {name}")
@@ -206,7 +206,7 @@ def check_errors(module):
 
 
 def check_threads(module):
-    """A call large enough for several threads, then the same in a forked child, which has none of them."""
+    """Checks a call large enough for several threads, then the same call in forked children, which inherit no threads."""
     x, weight = torch.randn(2, 64, 8192), torch.randn(64, 4)
     want = torch.empty_like(x)
     module.causal_conv1d_fwd(want, x, weight, None, True)
@@ -215,7 +215,7 @@ def check_threads(module):
         if child == 0:
             out = torch.empty_like(x)
             module.causal_conv1d_fwd(out, x, weight, None, True)
-            # numpy-free and without torch's own threads, which a forked child must not use
+            # The bytes are compared without NumPy, which may be missing, and without torch, whose threads a forked child must not use.
             same = bytes(memoryview((ctypes.c_char * out.nbytes).from_address(out.data_ptr()))) == bytes(
                 memoryview((ctypes.c_char * want.nbytes).from_address(want.data_ptr())))
             os._exit(0 if same else 1)

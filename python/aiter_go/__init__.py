@@ -6,9 +6,9 @@
     out = causal_conv1d_update(x, conv_state, weight, bias)      # one step of decoding
 
 causal_conv1d_fn and causal_conv1d_update have the arguments of the causal-conv1d package, without its
-limits: any width, strides and length, and states and sequence numbers in both layouts. The kernels are
-built on first use by aiterctl, on PATH or named by AITERCTL. All functions are operators of torch
-(torch.ops.aiter_go), which torch.compile can trace.
+limits: they accept any width, strides and length, and states and sequence numbers in both layouts.
+aiterctl builds the kernels on first use; it must be on PATH, or AITERCTL must name it. All functions are
+operators of torch (torch.ops.aiter_go), which torch.compile can trace.
 """
 
 import torch
@@ -25,8 +25,8 @@ PAD_SLOT_ID = -1
 def int32(name, t):
     """Returns t as int32 or None, as the operators require.
 
-    int32 is passed on. Narrower integers are converted. int64 is converted if all values fit; otherwise a ValueError
-    names the first that does not. On a GPU this check waits for the device and cannot be captured in a graph.
+    An int32 tensor is returned unchanged. Narrower integers are converted. int64 is converted if all values fit; otherwise a
+    ValueError names the first value that does not. On a GPU this check waits for the device and cannot be captured in a graph.
     """
     if t is None or (isinstance(t, torch.Tensor) and t.dtype == torch.int32):
         return t
@@ -39,8 +39,8 @@ def int32(name, t):
         outside = (t < least) | (t > most)
         if outside.any():
             index = tuple(outside.nonzero()[0].tolist())
-            place = ", ".join(map(str, index))
-            raise ValueError(f"{name}[{place}] is {t[index].item()}; expected {least} to {most}, the range of int32")
+            position = ", ".join(map(str, index))
+            raise ValueError(f"{name}[{position}] is {t[index].item()}; expected {least} to {most}, the range of int32")
     return t.to(torch.int32)
 
 
@@ -63,11 +63,11 @@ def causal_conv1d_fn(
     """Causal depthwise convolution over whole sequences.
 
     x: (batch, dim, seqlen), float32, float16 or bfloat16, any strides
-    weight: (groups, width), bias: (dim,) or None, any of the three types. groups divides dim: neighbouring
+    weight: (groups, width), bias: (dim,) or None, any of the three types. groups divides dim: dim // groups neighbouring
         channels share a filter, as with weight.repeat_interleave(dim // groups, dim=0)
     seq_idx: (batch, seqlen), integers, the sequence number of each position; negative is padding.
-        int32 is passed on; int64 is checked, which waits for a GPU
-    initial_states: (batch, dim, width - 1), the values before x
+        int32 is used unchanged; the values of int64 are checked, which waits for a GPU
+    initial_states: (batch, dim, width - 1), the values before x; None: zeros
     final_states_out: (batch, dim, width - 1), receives the final states; requires return_final_states
     activation: None, "silu" or "swish"
 
@@ -83,17 +83,17 @@ def causal_conv1d_fn(
     out, final_states = _ops.causal_conv1d_with_states(x, weight, bias, seq_idx, initial_states, silu)
     if final_states_out is None:
         return out, final_states
-    # A detached tensor of the same memory: the old content of final_states_out has no gradient.
+    # detach() gives a tensor of the same memory, so that no gradient flows to the old values of final_states_out.
     return out, final_states_out.detach().copy_(final_states)
 
 
 def causal_conv1d_fwd(
     out, x, weight, bias=None, use_silu=False, seq_idx=None, initial_states=None, final_states_out=None
 ):
-    """Writes the convolution to out, with the arguments of AIter's function, without gradients.
+    """Writes the convolution to out, without gradients. The arguments are those of AIter's function.
 
-    out, x: (batch, dim, seqlen); weight: (groups, width); bias: (dim,), or None or empty for none. The other arguments are
-    those of causal_conv1d_fn.
+    out, x: (batch, dim, seqlen); weight: (groups, width); bias: (dim,); None or an empty tensor: no bias. The other arguments
+    are those of causal_conv1d_fn.
     """
     if bias is not None and bias.numel() == 0:
         bias = None
@@ -113,7 +113,7 @@ def causal_conv1d_update(
     """Computes the convolution of each sequence's next positions (decoding), without gradients.
 
     x: (batch, dim), or (batch, dim, seqlen) for several new positions
-    conv_state: (slots, dim, length), length of width - 1 or more, updated in place
+    conv_state: (slots, dim, length), updated in place; length is at least width - 1
     weight: (groups, width), as for causal_conv1d_fn, bias: (dim,) or None
     activation: None, "silu" or "swish"
     cache_seqlens: (batch,), makes conv_state a circular buffer: x is stored at
@@ -121,8 +121,8 @@ def causal_conv1d_update(
     conv_state_indices: (batch,), the slot of each row; rows with pad_slot_id are
         skipped and their out is 0
 
-    cache_seqlens and conv_state_indices are integers: int32 is passed on; int64 is
-    checked, which waits for a GPU at each call.
+    cache_seqlens and conv_state_indices are integers: int32 is used unchanged; the values
+    of int64 are checked, which waits for a GPU at each call.
 
     Returns out, with the shape of x.
     """

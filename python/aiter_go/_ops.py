@@ -135,7 +135,7 @@ def _(x, conv_state, weight, bias, silu, cache_seqlens, conv_state_indices, pad_
     return torch.empty_like(x)
 
 
-# Without a functional form: out may be x. The operator copies nothing.
+# serve_update and serve_fwd have no functional form, because out may be x. They copy nothing.
 _library = torch.library.Library("aiter_go", "FRAGMENT")
 _library.define(
     "serve_update(Tensor(a!) out, Tensor x, Tensor(b!) conv_state, Tensor weight, Tensor? bias, bool silu, "
@@ -162,9 +162,9 @@ def _serve_fwd(*args):
     call(CONV, "causal_conv1d_serve_fwd", *args)
 
 
-for _key in ("CPU", "CUDA"):  # torch's name for the devices of ROCm too
-    _library.impl("serve_update", _serve_update, _key)
-    _library.impl("serve_fwd", _serve_fwd, _key)
+for _dispatch_key in ("CPU", "CUDA"):  # torch names devices of ROCm "CUDA" too
+    _library.impl("serve_update", _serve_update, _dispatch_key)
+    _library.impl("serve_fwd", _serve_fwd, _dispatch_key)
 torch.library.register_fake("aiter_go::serve_update", lambda *args: None, lib=_library)
 torch.library.register_fake("aiter_go::serve_fwd", lambda *args: None, lib=_library)
 
@@ -213,19 +213,19 @@ def fwd_split_qkv(
     has_initial_state: Optional[Tensor],
     pad_slot_id: int,
 ) -> list[Tensor]:
-    parts = _packed_parts(x, key_dim)
-    call(CONV, "causal_conv1d_fwd_split_qkv", *parts, x, conv_states, weight, query_start_loc, bias, silu, cache_indices,
+    qkv = _packed_qkv(x, key_dim)
+    call(CONV, "causal_conv1d_fwd_split_qkv", *qkv, x, conv_states, weight, query_start_loc, bias, silu, cache_indices,
          has_initial_state, True, True, pad_slot_id)
-    return parts
+    return qkv
 
 
-def _packed_parts(x, key_dim):
+def _packed_qkv(x, key_dim):
     return [x.new_empty((x.shape[1], n)) for n in (key_dim, key_dim, x.shape[0] - 2 * key_dim)]
 
 
 @fwd_split_qkv.register_fake
 def _(x, conv_states, weight, key_dim, query_start_loc, bias, silu, cache_indices, has_initial_state, pad_slot_id):
-    return _packed_parts(x, key_dim)
+    return _packed_qkv(x, key_dim)
 
 
 @torch.library.custom_op("aiter_go::causal_conv1d_update_split_qkv", mutates_args=("conv_state",))
@@ -239,18 +239,18 @@ def update_split_qkv(
     conv_state_indices: Optional[Tensor],
     pad_slot_id: int,
 ) -> list[Tensor]:
-    parts = _parts(x, key_dim)
-    call(CONV, "causal_conv1d_update_split_qkv", *parts, x, conv_state, weight, bias, silu, conv_state_indices, True, pad_slot_id)
-    return parts
+    qkv = _qkv(x, key_dim)
+    call(CONV, "causal_conv1d_update_split_qkv", *qkv, x, conv_state, weight, bias, silu, conv_state_indices, True, pad_slot_id)
+    return qkv
 
 
-def _parts(x, key_dim):
+def _qkv(x, key_dim):
     return [x.new_empty((x.shape[0], n, *x.shape[2:])) for n in (key_dim, key_dim, x.shape[1] - 2 * key_dim)]
 
 
 @update_split_qkv.register_fake
 def _(x, conv_state, weight, key_dim, bias, silu, conv_state_indices, pad_slot_id):
-    return _parts(x, key_dim)
+    return _qkv(x, key_dim)
 
 
 @torch.library.custom_op("aiter_go::rms_norm", mutates_args=())

@@ -1,8 +1,9 @@
-"""Serving engines: vLLM's causal_conv1d_fn and causal_conv1d_update, AIter's operators that write q, k and v apart.
+"""Functions for serving engines: vLLM's causal_conv1d_fn and causal_conv1d_update, and AIter's functions that return q, k and v as
+separate tensors.
 
     from aiter_go.serving import causal_conv1d_fn, causal_conv1d_update
 
-Indices are int32 or int64 and are not copied. An empty tensor of them is the same as None. Gradients are not computed.
+Tensors of indices are int32 or int64 and are not copied. An empty one means the same as None. Gradients are not computed.
 """
 
 import torch
@@ -29,7 +30,10 @@ def _given(t):
 
 
 def _is_plain(x, conv_state, weight, slots, leading_state):
-    """Reports whether causal_conv1d_update does the same, and faster: int32 slots, states of x's type that shift, channels not adjacent."""
+    """Reports whether aiter_go.causal_conv1d_update gives the same results and is faster.
+
+    It needs int32 slots, and states that have x's type and shift by the new tokens. It is not faster if channels are adjacent.
+    """
     if x.stride(1) == 1 and conv_state.stride(1) == 1:
         return False
     shifts = not leading_state or conv_state.shape[2] == weight.shape[1] - 1
@@ -59,21 +63,23 @@ def causal_conv1d_fn(
     leading_state=True,
     skip_empty=True,
 ):
-    """Computes packed sequences of any length, and reads and writes their slots of conv_states. A decoding step is a sequence of one token
-    that has an initial state: batches of both need not be divided.
+    """Computes packed sequences of any length, and reads and writes their slots of conv_states. A decoding step is a sequence of one
+    token that has an initial state, so one call computes a batch with prefills and decoding steps.
 
     x: (dim, tokens)
     conv_states: (slots, dim, length) of any of the three float types, or None: no states are read or written
     query_start_loc: (batch + 1,), where each sequence begins, and the end of the last
-    cache_indices: (batch,), or (batch, blocks) with columns: initial_state_idx (read), block_idx_last_scheduled_token (written), and
-        those from block_idx_first_scheduled_token up to it, each of which receives the state at the end of its block of
-        block_size_to_align tokens, counted with num_computed_tokens. A slot that a sequence writes must be no other sequence's
-    has_initial_state: (batch,) of bool, whether a sequence continues its slot; by default none does
+    cache_indices: (batch,), or (batch, blocks): a row has the slots of one sequence, one for each block of block_size_to_align tokens.
+        initial_state_idx is the column to read, block_idx_last_scheduled_token the column to write at the end. The columns before it,
+        from block_idx_first_scheduled_token on, receive the states at the ends of their blocks; num_computed_tokens is the number of
+        tokens before this call. A slot that a sequence writes must not belong to another sequence
+    has_initial_state: (batch,) of bool, whether a sequence continues from the state in its slot; None: none does
     metadata, validate_data: ignored: no schedule is needed, and arguments are always checked
-    null_block_id: the same as pad_slot_id, and replaces it
-    out: written instead of a new tensor. It may be x, of which the operator then makes a copy
-    leading_state: a state longer than width - 1 is its first entries (vLLM), otherwise all of them (causal-conv1d)
-    skip_empty: a sequence without tokens leaves its slot (vLLM); otherwise the slot receives its initial state, or zeros (causal-conv1d)
+    null_block_id: replaces pad_slot_id if it is given
+    out: written instead of a new tensor. It may be x, which the operator then copies
+    leading_state: if length exceeds width - 1, a state is the first width - 1 entries (vLLM); otherwise all entries (causal-conv1d)
+    skip_empty: the slot of a sequence without tokens is not written (vLLM); otherwise it receives the initial state, or zeros
+        (causal-conv1d)
 
     Returns out, with the shape of x. It is 0 where a sequence is skipped.
     """
@@ -106,9 +112,10 @@ def causal_conv1d_split_qkv_fn(
     block_m=None,
     metadata=None,
 ):
-    """Computes causal_conv1d_fn of x, (2 * k_dim + v_dim, tokens), and returns the three parts of its channels.
+    """Computes causal_conv1d_fn of x, (2 * k_dim + v_dim, tokens), whose channels are those of q, k and v, one after another.
 
-    The parts are tensors of their own: (tokens, k_dim) twice, then (tokens, v_dim). block_m and metadata are ignored: no schedule is needed.
+    Returns q, (tokens, k_dim), k, (tokens, k_dim), and v, (tokens, v_dim): new tensors, not views. block_m and metadata are ignored:
+    no schedule is needed.
     """
     if x.shape[0] != 2 * k_dim + v_dim:
         raise ValueError(f"x has {x.shape[0]} channels; expected 2 * k_dim + v_dim = {2 * k_dim + v_dim}")
@@ -144,19 +151,21 @@ def causal_conv1d_update(
 
     x: (batch, dim), (batch, dim, seqlen), or with query_start_loc (tokens, dim)
     conv_state: (slots, dim, length) of any of the three float types
-    conv_state_indices: (batch,), or (batch, blocks) with columns that initial_state_idx (read) and
-        block_idx_last_scheduled_token (written) name. A slot that a sequence writes must be no other sequence's
-    num_accepted_tokens: (batch,), the tokens of the previous call that count; length is then at least width - 2 + the tokens
-    query_start_loc: (batch + 1,); sequences of more than max_query_len tokens are skipped
-    retrieve_parent_token: (batch, tokens), the token before each one in a tree
+    conv_state_indices: (batch,), or (batch, blocks), of which initial_state_idx is the column to read and
+        block_idx_last_scheduled_token the column to write. A slot that a sequence writes must not belong to another sequence
+    num_accepted_tokens: (batch,), how many tokens of the previous call were accepted; length is then at least width - 2 + the number
+        of tokens of a sequence
+    query_start_loc: (batch + 1,), where each sequence begins in x, and the end of the last; sequences of more than max_query_len
+        tokens are skipped
+    retrieve_parent_token: (batch, tokens), the parent of each token in a tree of tokens
     validate_data: ignored: arguments are always checked
-    null_block_id: the same as pad_slot_id, and replaces it
-    out: written instead of a new tensor. It may be x, with a width of at most 8 and no tree
-    residual: added behind the activation
-    intermediate_conv_window: (rows, steps, dim, width - 1), receives the values that end with each token;
-        intermediate_state_indices: (batch,) rows, by default the slots
-    leading_state: a state longer than width - 1 is its first entries (vLLM), otherwise all of them (causal-conv1d)
-    clear_padding: out of skipped sequences, and of tokens outside of sequences, is 0; otherwise it stays
+    null_block_id: replaces pad_slot_id if it is given
+    out: written instead of a new tensor. It may be x if the width is at most 8 and there is no tree
+    residual: shape and type of x, added to out after the activation
+    intermediate_conv_window: (rows, steps, dim, width - 1), receives for each token the width - 1 values that end with it;
+        intermediate_state_indices: (batch,), the row of each sequence, by default its slot
+    leading_state: if length exceeds width - 1, a state is the first width - 1 entries (vLLM); otherwise all entries (causal-conv1d)
+    clear_padding: out of skipped sequences, and of tokens outside of sequences, is set to 0; otherwise it is not written
 
     Returns out, with the shape of x.
     """
@@ -183,9 +192,10 @@ def causal_conv1d_update_split_qkv(
     conv_state_indices=None,
     pad_slot_id=PAD_SLOT_ID,
 ):
-    """Computes causal_conv1d_update of x, (batch, 2 * key_dim + value_dim[, seqlen]), and returns the three parts of its channels.
+    """Computes causal_conv1d_update of x, (batch, 2 * key_dim + value_dim[, seqlen]), whose channels are those of q, k and v, one after
+    another.
 
-    The parts are tensors of their own: (batch, key_dim[, seqlen]) twice, then (batch, value_dim[, seqlen]).
+    Returns q and k, both (batch, key_dim[, seqlen]), and v, (batch, value_dim[, seqlen]): new tensors, not views.
     """
     if x.shape[1] != 2 * key_dim + value_dim:
         raise ValueError(f"x has {x.shape[1]} channels; expected 2 * key_dim + value_dim = {2 * key_dim + value_dim}")

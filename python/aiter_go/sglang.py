@@ -27,7 +27,8 @@ def causal_conv1d_fn(
 ):
     """Computes packed sequences as serving.causal_conv1d_fn does.
 
-    SGLang has a second function of this name with another order of the arguments: pass those behind bias by name.
+    SGLang has a second function of this name, with the arguments in another order. Code that may call either one passes the arguments
+    after bias by name.
 
     query_start_loc: (batch + 1,), where each sequence begins, and the end of the last; by default x, (dim, tokens), is one sequence
     seq_lens_cpu, validate_data: ignored: no schedule is needed, and arguments are always checked
@@ -39,13 +40,13 @@ def causal_conv1d_fn(
 
 
 def _parents(next_token, next_sibling):
-    """The parent of each token, of its first child and of each token's next sibling; 0 for tokens without one."""
-    places = torch.arange(next_token.shape[1], device=next_token.device)
-    children = next_token[:, :, None] == places  # (batch, parent, child)
-    siblings = next_sibling[:, :, None] == places
+    """Returns the parent of each token, from the first child and the next sibling of each; 0 for tokens without a parent."""
+    tokens = torch.arange(next_token.shape[1], device=next_token.device)
+    children = next_token[:, :, None] == tokens  # (batch, parent, first child)
+    siblings = next_sibling[:, :, None] == tokens  # (batch, elder sibling, next sibling)
     parent = children.int().argmax(dim=1)
-    eldest = torch.where(siblings.any(dim=1), siblings.int().argmax(dim=1), places)
-    for _ in range(next_token.shape[1].bit_length()):  # an elder sibling's, twice as far each time
+    eldest = torch.where(siblings.any(dim=1), siblings.int().argmax(dim=1), tokens)  # so far: the next elder sibling, or the token
+    for _ in range(next_token.shape[1].bit_length()):  # each step doubles the number of siblings that are skipped
         eldest = eldest.gather(1, eldest)
     return parent.gather(1, eldest)
 
@@ -72,9 +73,9 @@ def causal_conv1d_update(
 ):
     """Computes the next tokens of each sequence as serving.causal_conv1d_update does. x: (batch, dim) or (batch, dim, seqlen).
 
-    cache_seqlens: (batch,), conv_state is circular. No argument about accepted tokens, windows or trees may be given with it
+    cache_seqlens: (batch,), makes conv_state a circular buffer. No argument about accepted tokens, windows or trees may be given with it
     retrieve_next_token, retrieve_next_sibling: (batch, tokens), a tree: the first child of each token, and the next child of its
-        parent; -1: none. retrieve_parent_token receives the parents. Without them it is an input
+        parent; -1: none. retrieve_parent_token, if given, receives the parents. Without the two it is an input: the parent of each token
     num_accepted_tokens: the former name of num_accept_tokens
     metadata, validate_data: ignored: no schedule is needed, and arguments are always checked
     """

@@ -1,4 +1,4 @@
-// Package api has what the service and its clients share: the formats of tensors, and the formula of the answer.
+// Package api is shared by the service and its clients. It has the formats of tensors, and checks an answer against the formula.
 package api
 
 import (
@@ -43,8 +43,8 @@ func FormatOf(header string) (Format, bool) {
 	return f, err == nil && (f == NPY || f == Safetensors)
 }
 
-// Accepted returns the first format that an Accept header lists, without regard to weights; usual for a header that allows
-// all.
+// Accepted returns the first format that an Accept header lists; it ignores weights. For an empty header, and for a header that accepts
+// any type, it returns usual. It returns false if the header lists none of the formats.
 func Accepted(header string, usual Format) (Format, bool) {
 	if header == "" {
 		return usual, true
@@ -61,7 +61,7 @@ func Accepted(header string, usual Format) (Format, bool) {
 	return "", false
 }
 
-// Decode reads the tensors of a request or an answer. one is the name of the tensor of a .npy file.
+// Decode reads the tensors of a request or an answer. A .npy file has no name for its tensor: it gets the name one.
 func (f Format) Decode(body []byte, one string) (map[string]*tensor.Tensor, error) {
 	if f == Safetensors {
 		if len(body) >= 8 && binary.LittleEndian.Uint64(body) > MaxHeader {
@@ -75,12 +75,12 @@ func (f Format) Decode(body []byte, one string) (map[string]*tensor.Tensor, erro
 		return nil, err
 	}
 	if in.Len() > 0 {
-		return nil, fmt.Errorf("npy: expected the file to end behind the array, got %d bytes more", in.Len())
+		return nil, fmt.Errorf("npy: expected the file to end after the array, got %d bytes more", in.Len())
 	}
 	return map[string]*tensor.Tensor{one: t}, nil
 }
 
-// Encode writes tensors, of which a .npy file has the one with the name one.
+// Encode writes tensors. A .npy file gets only the tensor with the name one.
 func (f Format) Encode(w io.Writer, tensors map[string]*tensor.Tensor, one string) error {
 	if f == Safetensors {
 		return safetensors.Write(w, tensors)

@@ -8,15 +8,15 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// Check computes the answer to a request in float64, from the formula, and compares. The request has a weight. The answer may lack
-// Final.
+// Check computes the answer to a request from the formula, in float64, and returns an error if the given answer differs by more than
+// rounding. The request must have a weight. The answer may lack Final.
 func Check(request, answer map[string]*tensor.Tensor, silu bool) error {
 	r, err := read(request)
 	if err != nil {
 		return err
 	}
-	out, sizes, final := r.convolve(silu)
-	if err := compare(Out, answer[Out], out, sizes, request[X].DType()); err != nil {
+	out, magnitudes, final := r.convolve(silu)
+	if err := compare(Out, answer[Out], out, magnitudes, request[X].DType()); err != nil {
 		return err
 	}
 	if answer[Final] == nil {
@@ -49,40 +49,41 @@ func read(request map[string]*tensor.Tensor) (p problem, err error) {
 	return p, errors.Join(errs...)
 }
 
-// convolve returns the output, for each element the sum of the sizes of its terms, and the final states.
-func (p problem) convolve(silu bool) (out, sizes, final []float64) {
+// convolve returns the output, the sum of the magnitudes of the terms of each output, and the final states.
+func (p problem) convolve(silu bool) (out, magnitudes, final []float64) {
 	past := p.width - 1
-	out, sizes, final = make([]float64, len(p.x)), make([]float64, len(p.x)), make([]float64, len(p.initial))
+	out, magnitudes, final = make([]float64, len(p.x)), make([]float64, len(p.x)), make([]float64, len(p.initial))
 	for b := range p.batch {
 		for d := range p.dim {
-			at := func(t int) float64 { // of x, or of the state before it
+			at := func(t int) float64 { // returns a value of x, or for t < 0 of the initial state
 				if t < 0 {
 					return p.initial[(b*p.dim+d)*past+past+t]
 				}
 				return p.x[(b*p.seqlen+t)*p.dim+d]
 			}
 			for t := range p.seqlen {
-				y, size := p.bias[d], math.Abs(p.bias[d])
+				y, magnitude := p.bias[d], math.Abs(p.bias[d])
 				for k := range p.width {
 					term := p.weight[d/p.group*p.width+k] * at(t-past+k)
-					y, size = y+term, size+math.Abs(term)
+					y, magnitude = y+term, magnitude+math.Abs(term)
 				}
 				if silu {
 					y /= 1 + math.Exp(-y)
 				}
 				i := (b*p.seqlen+t)*p.dim + d
-				out[i], sizes[i] = y, size
+				out[i], magnitudes[i] = y, magnitude
 			}
 			for j := range past {
 				final[(b*p.dim+d)*past+j] = at(p.seqlen - past + j)
 			}
 		}
 	}
-	return out, sizes, final
+	return out, magnitudes, final
 }
 
-// compare allows for the rounding of terms and results of an element type. Without sizes the values are equal.
-func compare(name string, got *tensor.Tensor, want, sizes []float64, dt tensor.DType) error {
+// compare returns an error if got differs from want by more than the rounding of terms and results of an element type. If magnitudes is
+// nil, the values must be equal.
+func compare(name string, got *tensor.Tensor, want, magnitudes []float64, dt tensor.DType) error {
 	if got == nil {
 		return fmt.Errorf("%s: expected a tensor of %d elements, got none", name, len(want))
 	}
@@ -96,8 +97,8 @@ func compare(name string, got *tensor.Tensor, want, sizes []float64, dt tensor.D
 	tolerance := map[tensor.DType]float64{tensor.Float32: 1e-5, tensor.Float16: 2e-3, tensor.BFloat16: 1e-2}[dt]
 	for i, v := range want {
 		most := 0.0
-		if sizes != nil {
-			most = tolerance * (1 + sizes[i])
+		if magnitudes != nil {
+			most = tolerance * (1 + magnitudes[i])
 		}
 		if !(math.Abs(values[i]-v) <= most) {
 			return fmt.Errorf("%s: element %d: expected %g, got %g", name, i, v, values[i])

@@ -1,5 +1,5 @@
-// Command load sends requests to the service over a number of connections, checks the answers, and prints rates and latencies. With
-// several addresses, such as those of a service with and one without batches, it measures them in turns.
+// Command load sends requests to the service over a number of connections, checks the answers, and prints rates and latencies. It
+// alternates between several addresses, such as those of a service with batches and of one without.
 package main
 
 import (
@@ -37,9 +37,9 @@ func run(ctx context.Context, args []string) error {
 	addrs := flags.String("addr", "localhost:8080", "`ADDRESSES` of services, with commas; NAME=ADDRESS gives a row a name")
 	connections := flags.String("connections", "1,8,64", "numbers of connections, with commas")
 	duration := flags.Duration("duration", 3*time.Second, "of one measurement")
-	rounds := flags.Int("rounds", 5, "measurements of each row, in turns; the median counts")
-	save := flags.String("save", "", "write a request to x.npy, request.safetensors and weights.safetensors in a `FOLDER`, and end")
-	own := flags.Bool("own", false, "send x only: the service has -weights")
+	rounds := flags.Int("rounds", 5, "measurements of each row, alternating between rows; the table has the medians")
+	save := flags.String("save", "", "write a request to x.npy, request.safetensors and weights.safetensors in a `FOLDER`, and exit")
+	own := flags.Bool("own", false, "send no filters: the service has its own, from its -weights")
 	var s shape
 	flags.Int64Var(&s.seqlen, "seqlen", 16, "positions of a request")
 	flags.Int64Var(&s.dim, "dim", 1024, "channels")
@@ -89,7 +89,7 @@ func run(ctx context.Context, args []string) error {
 		wrong += r.failed
 	}
 	if wrong > 0 {
-		return fmt.Errorf("%d requests have failed", wrong)
+		return fmt.Errorf("%d requests have failed; the errors are above", wrong)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/aiter-go/aiter/examples/service/api"
 )
 
-// row is a service under a number of connections.
+// row has the measurements of a service with a number of connections.
 type row struct {
 	name, addr  string
 	connections int
@@ -30,10 +30,10 @@ type row struct {
 type round struct {
 	rate          float64 // answers per second
 	p50, p99, max time.Duration
-	perCall       float64 // requests
+	perCall       float64 // requests per call of the operator
 }
 
-// measure adds a round. Each connection sends its next request after the answer to the one before.
+// measure adds a round. Each connection sends its next request after it has received the answer to the previous one.
 func (r *row) measure(ctx context.Context, samples []*sample, length time.Duration) error {
 	calls, requests, err := r.counters(ctx)
 	if err != nil {
@@ -126,7 +126,7 @@ func (r *row) counters(ctx context.Context) (calls, requests float64, err error)
 	return calls, requests, errors.Join(err, lines.Err())
 }
 
-// String returns a row of a table with the medians of the rounds.
+// String returns the row in Markdown, with the medians of the rounds.
 func (r *row) String() string {
 	median := func(of func(round) float64) float64 {
 		var values []float64

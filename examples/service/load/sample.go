@@ -13,10 +13,10 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// sample is a request. Its first answer is compared with the formula, and later ones with the bytes of the first: an answer does not
-// depend on the requests that share its call.
+// sample is a request. Its first answer is compared with the formula. Later answers must have the same bytes as the first, because an
+// answer does not depend on the requests that share its call.
 type sample struct {
-	tensors map[string]*tensor.Tensor
+	tensors map[string]*tensor.Tensor // also the filters that the body lacks
 	body    []byte
 
 	mu     sync.Mutex
@@ -63,7 +63,7 @@ func newSamples(s shape, own bool) ([]*sample, error) {
 	return list, nil
 }
 
-// check compares an answer.
+// check returns an error if an answer is wrong.
 func (s *sample) check(answer []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +81,7 @@ func (s *sample) check(answer []byte) error {
 	return api.Check(s.tensors, tensors, true)
 }
 
-// save writes the files of a request, and the filters for a service of its own.
+// save writes files with a request, and a file with its filters for the service's -weights.
 func (s *sample) save(folder string) error {
 	for _, file := range []struct {
 		name    string

@@ -1,6 +1,6 @@
-// Compares the CPU kernels with the formulas in double, in a program that needs neither Go nor
-// Python: under an emulator and under sanitizers. Each tensor borders an inaccessible page, first
-// after it and then before it.
+// Compares the CPU kernels with the formulas in double. The program needs neither Go nor Python, so
+// that it can run under an emulator and under sanitizers. Each tensor borders an inaccessible page:
+// in some problems the page is after the tensor, in the others before it.
 
 #include <aiter/cpu_settings.h>
 
@@ -57,7 +57,7 @@ static void draw(Array* a) {
 
 static Array x, dout, weight, bias, initial, dfinal, seq, out, final, dx, dweight, dbias, dinitial, state, starts;
 
-// spot is where row d has its special value: near an end of the row, or of a vector or tile.
+// spot returns the position of the special value in row d: near an end of the row, of a vector or of a tile.
 static int64_t spot(const Problem& p, int64_t d) {
   const int64_t near_ends[] = {0, p.seqlen - 1, p.width - 1, p.seqlen - p.width, 63, 64, 511, 512};
   const int64_t t = near_ends[d % 8];
@@ -137,7 +137,7 @@ static void backward(const Problem& p) {
   untouched(p, "beside dx", &dx), untouched(p, "beside dinitial", &dinitial), untouched(p, "beside dweight", &dweight);
 }
 
-// update and varlen take p's x as new positions behind initial, which is copied into the state.
+// For update and varlen, x has the new positions after initial, which fill_state copies into the state.
 static void fill_state(const Problem& p) {
   output(p, &state, p.type, {p.batch, p.dim, p.width - 1});
   state.each([&](int64_t b, int64_t d, int64_t j) { state.set(b, d, j, initial.at(b, d, j)); });
@@ -199,7 +199,7 @@ static void everything(const Problem& p) {
   forward(p), backward(p), update(p), varlen(p), varlen_states(p);
 }
 
-// subnormals: sums of them are kept to the last bit.
+// subnormals checks that sums of subnormal numbers are exact to the last bit.
 static void subnormals(DType type, Side side, bool last) {
   const double unit = type == DType::F32 ? 0x1p-149 : type == DType::F16 ? 0x1p-24 : 0x1p-133;
   const Problem p = {type, 1, 33, 67, 3, 0, last, false, false, false, side, 0, 0};
@@ -226,15 +226,15 @@ int main(int argc, char** argv) {
       const int64_t length = i == 0 ? 1 : i == 1 ? 543 : lengths[n * 7 % 16];
       const bool last = i % 2 == (n / 8) % 2;
       Problem p = {types[n / 2 % 3], 1 + n % 2, dims[n % 5], length, width, n % 3 == 1 ? 5 : 0, last, i % 4 > 1,
-                   n % 5 > 2, n % 7 == 3, n % 2 ? Side::kBefore : Side::kBehind, 0, 0};
+                   n % 5 > 2, n % 7 == 3, n % 2 ? Side::kBefore : Side::kAfter, 0, 0};
       if (length > 200 && p.dim > 4) p.dim = 4 + (last ? 14 : 0);
       everything(p);
-      p.side = p.side == Side::kBefore ? Side::kBehind : Side::kBefore;
+      p.side = p.side == Side::kBefore ? Side::kAfter : Side::kBefore;
       p.special = "xwg"[n % 3], p.value = values[n / 3 % 3];
       everything(p);
     }
   for (DType type : types)
-    for (int last = 0; last < 2; last++) subnormals(type, last ? Side::kBefore : Side::kBehind, last);
+    for (int last = 0; last < 2; last++) subnormals(type, last ? Side::kBefore : Side::kAfter, last);
   printf("%d values, %d failures\n", checks, failures);
   return failures != 0;
 }

@@ -1,4 +1,4 @@
-// Tensors between pages that no access survives.
+// Tensors that border inaccessible pages: an access beyond the tensor ends the program.
 #pragma once
 
 #include <aiter/ffi.h>
@@ -10,16 +10,16 @@
 
 using namespace aiter;
 
-// Side is where a tensor's memory meets an inaccessible page.
-enum class Side { kBefore, kBehind };
+// Side is the side of a tensor's memory on which it borders an inaccessible page.
+enum class Side { kBefore, kAfter };
 
-// Guarded is memory of kMost bytes at most with an inaccessible page on either side.
+// Guarded is memory of up to kMost bytes between two inaccessible pages, the guard pages.
 class Guarded {
  public:
   static constexpr size_t kMost = 1 << 20;
 
-  // place returns memory of so many bytes, filled with fill, that begins or ends at a guard page.
-  char* place(size_t bytes, Side side, unsigned char fill) {
+  // allocate returns memory of so many bytes, filled with fill, that begins or ends at a guard page. Earlier memory becomes invalid.
+  char* allocate(size_t bytes, Side side, unsigned char fill) {
     if (!start_) map();
     if (bytes > kMost) abort();
     memset(start_, fill, kMost);
@@ -37,8 +37,8 @@ class Guarded {
   char* start_ = nullptr;
 };
 
-// Array is a tensor of rank 1 to 3. Rows, or in channel-last positions, are gap elements further
-// apart than they are long. Inputs lie among NaNs, outputs among bytes of kUntouched.
+// Array is a tensor of rank 1 to 3. Between two rows (in channel-last layout: two positions) are gap
+// unused elements. The unused memory of inputs holds NaNs, that of outputs bytes of kUntouched.
 class Array {
  public:
   static constexpr unsigned char kUntouched = 0xa5;
@@ -61,7 +61,7 @@ class Array {
       step = extent + gap;
     }
     bytes_ = numel() ? extent * dtype_size(type) : 0;
-    data_ = memory_.place(bytes_, side, output ? kUntouched : 0xff);
+    data_ = memory_.allocate(bytes_, side, output ? kUntouched : 0xff);
     const uint8_t code = type == DType::BF16 ? 4 : type == DType::I32 ? 0 : type == DType::Bool ? 6 : 2;
     view_ = {data_, {kCPU, 0}, rank_, {code, uint8_t(8 * dtype_size(type)), 1}, shape_, strides_, 0};
   }
@@ -88,7 +88,7 @@ class Array {
         for (int64_t c = 0; c < shape_[2]; c++) f(a, b, c);
   }
 
-  // strays counts the bytes between an output's elements that were written. The elements are lost.
+  // strays returns how many bytes between the elements of an output were written. It overwrites the elements.
   int64_t strays() {
     each([&](int64_t a, int64_t b, int64_t c) { memset(data_ + index(a, b, c) * dtype_size(type_), kUntouched, dtype_size(type_)); });
     int64_t n = 0;

@@ -5,9 +5,9 @@
 
 #include <vector>
 
-// Row is one channel of one batch. Position t runs from -(width-1), the oldest initial state.
+// Row is one channel of one batch entry. Positions begin at -(width-1), the oldest value of the initial state.
 struct Row {
-  std::vector<double> x;        // from position -(width-1) on; zeros that are not given count as values
+  std::vector<double> x;        // from position -(width-1) on; without an initial state those values are 0 and are multiplied like others
   std::vector<double> weight;
   std::vector<int> seq;         // empty: one sequence
   std::vector<double> dout, dfinal;  // backward; dfinal may be empty

@@ -8,7 +8,7 @@ namespace aiter::matrix_tile {
 
 constexpr int kPitch = 32;  // elements between rows of a, columns of b, and columns of the results
 
-// multiply stores A * B of one step. b and out are stored column by column.
+// multiply stores 1 + A * B of one step, where 1 is added to each element. b and out are stored column by column.
 template <class T, int kStep> AITER_DEVICE void multiply(const T* a, const T* b, float* out) {
   using M = MatrixStep<T, kStep>;
   const int lane = threadIdx.x;

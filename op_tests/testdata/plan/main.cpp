@@ -1,5 +1,5 @@
-// Prints how causal_conv1d_bwd divides channel-last problems among the blocks of GPUs: waves (NVIDIA: warps) of the launch a
-// SIMD unit (a scheduler), for kernels of 4 taps and 4 channels a thread.
+// Prints how causal_conv1d_bwd divides channel-last problems among the blocks of GPUs: the blocks of a launch, and its waves (NVIDIA:
+// warps) per SIMD unit (NVIDIA: scheduler). The kernels have 4 taps, and 4 channels per thread.
 #include <stdio.h>
 
 #include "../../../csrc/kernels/causal_conv1d/bwd/plan.h"
@@ -16,7 +16,7 @@ struct Gpu {
   bool amd;
 };
 
-// Four SIMD units, or schedulers, are in each of their multiprocessors.
+// Each multiprocessor of these GPUs has four SIMD units (NVIDIA: schedulers).
 constexpr Gpu kGpus[] = {
     {"gfx90a", "MI250X, one die", {110, 6, 0}, true}, {"gfx942", "MI300X", {304, 6, 0}, true},
     {"gfx950", "MI355X", {256, 6, 0}, true},          {"gfx1100", "RX 7900 XTX", {48, 5, 0}, true},

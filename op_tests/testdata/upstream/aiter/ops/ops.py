@@ -1,4 +1,4 @@
-# Stubs with the shapes of AIter's.
+# Declarations of operators, in the forms in which AIter declares its own.
 import torch
 from torch import Tensor
 

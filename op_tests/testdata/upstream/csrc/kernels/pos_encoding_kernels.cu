@@ -1,4 +1,4 @@
-// Rotary position embedding with the signatures of AIter's, one thread for each pair of elements.
+// Rotary position embedding with the signatures of AIter's operators. One thread computes each pair of elements.
 #include <hip/hip_bf16.h>
 #include <hip/hip_fp16.h>
 
@@ -38,7 +38,7 @@ void rotary(aiter_tensor_t& positions, aiter_tensor_t* offsets, aiter_tensor_t& 
       return rotate_both<__half>(positions, offsets, query, key, head_size, cos_cache, sin_cache, neox, last);
     case AITER_DTYPE_bf16:
       return rotate_both<__hip_bfloat16>(positions, offsets, query, key, head_size, cos_cache, sin_cache, neox, last);
-    default: AITER_CHECK(false, "no floating-point type");
+    default: AITER_CHECK(false, "expected float32, float16 or bfloat16");
   }
 }
 

@@ -1,4 +1,4 @@
-// The choice of experts with the signature of AIter's, one thread for each token.
+// A choice of experts with the signature of AIter's operator. One thread computes each token.
 #include <hip/hip_bf16.h>
 #include <hip/hip_fp16.h>
 

@@ -1,1 +1,1 @@
-// AIter has the kernels of a score in a file.
+// AIter has a file for the kernels of each score.
