@@ -126,7 +126,7 @@ type EnvironmentError = settings.EnvironmentError
 var ErrNoCheckout = errors.New("AITER_RELOAD (Options.Reload): the sources inside the program do not change; " +
 	"name a checkout with AITER_META_DIR (Options.Root)")
 
-var errReloadCompiles = errors.New("it contradicts AITER_RELOAD (Options.Reload), which compiles")
+var errReloadCompiles = errors.New("it contradicts AITER_RELOAD (Options.Reload), which compiles; unset one of them")
 
 // resolve fills unset fields from the environment and returns the settings of the
 // build manager.

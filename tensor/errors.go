@@ -6,7 +6,8 @@ import "fmt"
 type DTypeError struct{ Input string }
 
 func (e *DTypeError) Error() string {
-	return fmt.Sprintf("unknown element type %q: write one of %v", e.Input, DTypes())
+	known := append(append(DTypes(), Float8DTypes()...), Float4E2M1FNx2, Int4x2)
+	return fmt.Sprintf("unknown element type %q: write one of %v", e.Input, known)
 }
 
 // DeviceError is the error for text that does not name a device.

@@ -1,6 +1,6 @@
 package tensor
 
-// rows visits the elements in row-major order, one innermost row at a time. first is
+// rows visits the elements in row-major order, one row of the last dimension at a time. first is
 // the position of the row's first element in the storage, n the length of the row, and
 // step its stride, all in elements. A tensor without dimensions has one row of one
 // element.
@@ -68,7 +68,7 @@ func writeAs[T Number](t *Tensor, mem []byte, values []float64) {
 	scatter(t, elements[T](mem), values, narrowTo[T])
 }
 
-// read converts all elements to float64. The type is one of DTypes.
+// read converts all elements to float64. The type is one of DTypes or Float8DTypes.
 func (t *Tensor) read(mem []byte, out []float64) {
 	switch t.DType() {
 	case Float16:
@@ -109,7 +109,8 @@ func (t *Tensor) readInts(mem []byte, out []float64) {
 	}
 }
 
-// write rounds all values. The type is one of DTypes; an integer type can hold the values.
+// write rounds all values to the type, which is one of DTypes or Float8DTypes. An integer type must be able to represent the
+// values; see checkWhole.
 func (t *Tensor) write(mem []byte, values []float64) {
 	switch t.DType() {
 	case Float16:

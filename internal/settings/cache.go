@@ -28,13 +28,14 @@ type CacheOptions struct {
 	Build  bool                // the caller stores results: if Dir cannot be written, use a temporary folder
 }
 
-// OpenCache opens the kernel cache and the read-only caches of Path. It warns of a
-// read-only cache that does not exist and continues without it. It refuses one that
+// OpenCache opens the kernel cache and the read-only caches of Path. It logs a warning for
+// a read-only cache that does not exist, and continues without it. It refuses one that
 // other users can write to.
 //
 // With Build, a private folder below the folder for temporary files replaces a cache
-// that cannot be written. One warning precedes the first result that it stores. If neither can be written but another
-// cache can be read, OpenCache returns a cache in which only storing fails.
+// that cannot be written. One warning is logged before the first result is stored there. If
+// neither can be written but another cache can be read, OpenCache returns a cache in which
+// only storing fails.
 //
 // On systems other than Linux it returns a cache in which nothing is found or stored.
 func OpenCache(o CacheOptions) (*cache.Dir, error) {
@@ -109,8 +110,8 @@ func (o CacheOptions) openReadOnly() ([]*cache.Dir, error) {
 	return list, nil
 }
 
-// unusable reports whether the error means that this user cannot store anything in
-// the folder.
+// unusable reports whether an error of opening a folder means that this user cannot store
+// anything there.
 func unusable(err error) bool {
 	var none *EnvironmentError
 	var foreign *cache.UntrustedError
@@ -137,7 +138,7 @@ func isAny(err error, targets ...error) bool {
 }
 
 // openFallback opens a private temporary folder in place of the cache that cannot be
-// written, and that cache read-only. If the temporary folder cannot be written either,
+// written, and opens that cache read-only. If the temporary folder cannot be written either,
 // and a cache can be read, openFallback returns a cache that stores nothing. cause is
 // the error of the requested cache; hasReadOnly reports whether AITER_JIT_PATH has caches.
 func (o CacheOptions) openFallback(cause error, hasReadOnly bool) (*cache.Dir, error) {
@@ -221,7 +222,7 @@ func (o CacheOptions) log() *slog.Logger {
 // cache returns the options of one cache folder.
 func (o CacheOptions) cache() cache.Options {
 	log := o.log()
-	var reported sync.Map // paths of damaged entries that stay, which each lookup finds again
+	var reported sync.Map // paths of damaged entries in read-only caches; each lookup finds them again
 	return cache.Options{TrustForeign: o.Trust, Limits: o.Limits, Faulty: func(f cache.Fault) {
 		if _, again := reported.LoadOrStore(f.Path, true); f.Kept && again {
 			return

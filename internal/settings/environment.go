@@ -17,12 +17,12 @@ import (
 // EnvironmentError reports an environment variable with an invalid value.
 type EnvironmentError struct {
 	Name, Value string
-	Err         error
+	Err         error // the cause: what was expected
 }
 
 func (e *EnvironmentError) Error() string { return fmt.Sprintf("%s is %q: %v", e.Name, e.Value, e.Err) }
 
-// Unwrap returns the cause: what was expected.
+// Unwrap returns the cause.
 func (e *EnvironmentError) Unwrap() error { return e.Err }
 
 // Contradiction returns an *EnvironmentError for a switch that contradicts another
@@ -48,7 +48,7 @@ func CacheDir(dir string, getenv func(string) string) (string, error) {
 }
 
 var errNoCacheDir = errors.New("no folder for the kernel cache: " +
-	"XDG_CACHE_HOME and HOME are unset too, or not absolute paths; set one of them")
+	"XDG_CACHE_HOME and HOME are also unset, or are not absolute paths; set one of these variables")
 
 // Switch reads a variable that is on or off. An unset variable is off. Another word is
 // an *EnvironmentError, so that a misspelled "off" does not count as on.
@@ -65,7 +65,7 @@ func Switch(name string, getenv func(string) string) (bool, error) {
 
 var errSwitch = errors.New("expected 1, true, yes or on, else 0, false, no, off or nothing")
 
-// readSwitch sets a field from its variable, unless the field is true.
+// readSwitch sets a field from its variable, unless the field is true already.
 func readSwitch(field *bool, name string, getenv func(string) string) (err error) {
 	if !*field {
 		*field, err = Switch(name, getenv)
@@ -73,7 +73,7 @@ func readSwitch(field *bool, name string, getenv func(string) string) (err error
 	return err
 }
 
-// readJobs sets the number of compilers from MAX_JOBS, unless it is set.
+// readJobs sets the number of compilers that run at a time from MAX_JOBS, unless it is set already.
 func readJobs(jobs *int, getenv func(string) string) error {
 	v := getenv("MAX_JOBS")
 	if v == "" || *jobs != 0 {
@@ -126,9 +126,9 @@ func PreferredTargets(getenv func(string) string) ([]target.Target, error) {
 }
 
 // Limits fills fields that are 0 from AITER_JIT_MAX_SIZE, AITER_JIT_MAX_AGE and
-// AITER_JIT_MAX_COUNT. Without a variable it takes the limit of [cache.DefaultLimits]. A
-// variable that is "0" and a negative field mean no limit. The error joins an *EnvironmentError for each
-// variable with an invalid value.
+// AITER_JIT_MAX_COUNT. If the variable is unset, it uses the limit of [cache.DefaultLimits].
+// The variable "0" and a negative field mean no limit; in the result it is 0. The error joins an
+// *EnvironmentError for each variable with an invalid value.
 func Limits(l cache.Limits, getenv func(string) string) (cache.Limits, error) {
 	preset := cache.DefaultLimits()
 	size, errS := limit(l.Size, getenv, "AITER_JIT_MAX_SIZE", preset.Size, cache.ParseSize)

@@ -12,7 +12,7 @@ const LevelTrace = slog.LevelDebug - 4
 
 var errLevel = errors.New("expected trace, debug, info, warn or error")
 
-// ParseLevel parses the name of a log level.
+// ParseLevel parses the name of a log level: trace, debug, info, warn or error, in upper or lower case.
 func ParseLevel(word string) (slog.Level, error) {
 	switch strings.ToLower(strings.TrimSpace(word)) {
 	case "trace":
@@ -42,8 +42,8 @@ func LogLevel(getenv func(string) string) (level slog.Level, ok bool, err error)
 	return level, true, nil
 }
 
-// defaultLogger returns the logger of a program that sets none: [slog.Default], which writes warnings and infos to standard
-// error unless the program changes it. With AITER_LOG_LEVEL it has the level of the variable. The error is an
+// defaultLogger returns the logger of a program that sets none: [slog.Default], which writes messages of level info and above to
+// standard error unless the program changes it. If AITER_LOG_LEVEL is set, the logger has that level. The error is an
 // *EnvironmentError.
 func defaultLogger(getenv func(string) string) (*slog.Logger, error) {
 	level, ok, err := LogLevel(getenv)

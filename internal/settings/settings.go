@@ -28,7 +28,7 @@ const DefaultConfig = "config/opt_compiler.toml"
 // call it. It is built like any other module, for the CPU.
 const SupportModule = "module_aiter_ffi"
 
-// SupportRequest returns the part request of the support library.
+// SupportRequest returns the request for the support library.
 func SupportRequest() jit.Request {
 	return jit.Request{Module: SupportModule, Target: target.Host()}
 }
@@ -55,13 +55,13 @@ type Settings struct {
 	Executor        jit.OpenExecutor
 	ExecutorAddress string
 	Observer        jit.Observer // receives the events of builds; may be nil
-	Logger          *slog.Logger // AITER_LOG_LEVEL: level of [slog.Default], the logger of a field that is nil
+	Logger          *slog.Logger // nil: [slog.Default], with the level of AITER_LOG_LEVEL if it is set
 
 	// Getenv reads an environment variable; nil: os.Getenv.
 	Getenv func(string) string
 }
 
-var errCompiles = errors.New("it contradicts AITER_REBUILD (Options.Rebuild, --force), which compiles")
+var errCompiles = errors.New("it contradicts AITER_REBUILD (Options.Rebuild, --force), which compiles; unset one of them")
 
 // Resolve fills unset fields from the environment. The error joins an
 // *EnvironmentError for each variable with an invalid value.
@@ -99,7 +99,7 @@ func (s Settings) env(name string) string {
 }
 
 // OpenManager resolves the settings, opens the cache, reads the configuration and
-// returns their build manager. The caller closes it.
+// returns a build manager for them. The caller closes it.
 func (s Settings) OpenManager(ctx context.Context) (*jit.Manager, error) {
 	s, err := s.Resolve()
 	if err != nil {
@@ -180,7 +180,7 @@ func (s Settings) cacheOptions() CacheOptions {
 	return CacheOptions{Dir: s.CacheDir, Path: s.Path, Limits: s.Limits, Trust: s.Trust, Getenv: s.env, Logger: s.Logger}
 }
 
-// reportFault sends the observer an event for damage in the cache.
+// reportFault reports a damaged entry of the cache to the observer.
 func (s Settings) reportFault(f cache.Fault) {
 	if s.Observer != nil {
 		s.Observer.Observe(jit.Event{Step: jit.Quarantined, Reason: f.Path + ": " + f.Reason})

@@ -17,19 +17,19 @@ import (
 	"github.com/aiter-go/aiter/internal/opconfig"
 )
 
-// ModuleConfig is the path of the configuration of a [Source]; [DefaultConfig] is the other one.
+// ModuleConfig is one of the two paths that the configuration of a [Source] may have. The other one is [DefaultConfig].
 const ModuleConfig = "opt_compiler.toml"
 
 // Source is a tree of modules with their configuration, config/opt_compiler.toml or opt_compiler.toml.
 type Source struct {
-	// Files is the tree. That of [os.DirFS] is a folder, whose files may change and are read in place. Any other
-	// must not change, such as an [embed.FS]; it is written to the cache before the first compile.
+	// Files is the tree. If it is an [os.DirFS], its files may change, and are read in the folder. Any other tree, such as an
+	// [embed.FS], must not change; it is written to the cache before the first compile.
 	Files fs.FS
 	// Name names the source in errors; default: the folder, else its position in the list.
 	Name string
 }
 
-// folder returns the folder of a source, "" if it is none.
+// folder returns the folder of a source, "" if its tree is not an [os.DirFS].
 func (s Source) folder() string {
 	if v := reflect.ValueOf(s.Files); s.Files != nil && v.Type() == reflect.TypeOf(os.DirFS("")) {
 		return v.String()
@@ -37,7 +37,7 @@ func (s Source) folder() string {
 	return ""
 }
 
-// source is a Source that was read.
+// source is a Source with its configuration.
 type source struct {
 	Source
 	dir    string // folder on disk, "" if there is none
@@ -45,10 +45,10 @@ type source struct {
 	root   bool // named by the user of the program; see sources
 }
 
-// complete reports whether the source replaces the modules of aiter: it has the support library, or "builtin = false".
+// complete reports whether the source replaces the modules of aiter, because it has the support library or "builtin = false".
 func (s *source) complete() bool { return s.config.Has(SupportModule) || s.config.NoBuiltin }
 
-// supports reports whether the source has the support library, and so the headers of aiter.
+// supports reports whether the source has the support library. Such a source has the headers of aiter too.
 func (s *source) supports() bool { return s.config.Has(SupportModule) }
 
 // replaces reports whether the source declares all modules of another one.
@@ -56,14 +56,13 @@ func (s *source) replaces(o *source) bool {
 	return !slices.ContainsFunc(o.config.Modules, func(m *opconfig.Module) bool { return !s.config.Has(m.Name) })
 }
 
-// sources are the configurations of a manager with their trees. The first has the support library, and its
-// headers are for the modules of all others. If none has it, the first is complete without.
+// sources are the sources of a manager. The first one has the support library, and the modules of all others use its headers.
+// If no source has the support library, the first one is complete without it.
 type sources []*source
 
-// readSources reads all configurations: that of the program, those of the Sources, and those of the Roots.
-// A root that is a complete tree replaces the program's, and a root that declares all modules of an
-// embedded Source replaces that one. A user can thus edit the sources that a program contains. The error joins those of
-// [opconfig.Load] for all configurations.
+// readSources reads all configurations: that of the program, those of Settings.Sources, and those of Settings.Roots. A complete source
+// replaces the one in the program. A root that declares all modules of an embedded source replaces that source, so that a user can
+// edit the sources that a program contains. The error joins those of [opconfig.Load] for all configurations.
 func (s Settings) readSources() (sources, error) {
 	var roots, embedded sources
 	var errs []error
@@ -105,14 +104,15 @@ func (s Settings) readSources() (sources, error) {
 	return slices.Insert(all, 0, program), nil
 }
 
-// CheckoutVariable names a checkout of AMD's AIter. With it, operators that are built from the checkout are one more source.
+// CheckoutVariable is the environment variable with the absolute path of a checkout of AMD's AIter. If it is set, the operators that are
+// built from the checkout are one more source.
 const CheckoutVariable = "AITER_CHECKOUT"
 
-// upstreamDir has the declarations and adapters of AIter's operators in [aiter.Sources].
+// upstreamDir is the folder in [aiter.Sources] with the declarations and adapters of AIter's operators.
 const upstreamDir = "csrc/upstream"
 
-// allSources returns the Sources, and the one for AIter's checkout if there is one. The folder itself need not exist: prebuilt
-// libraries do not need it. The error is an *EnvironmentError.
+// allSources returns Settings.Sources, and the source for a checkout of AIter if the variable is set. The checkout need not exist,
+// because prebuilt libraries do not need it. The error is an *EnvironmentError.
 func (s Settings) allSources() ([]Source, error) {
 	dir := s.env(CheckoutVariable)
 	if dir == "" {
@@ -128,10 +128,10 @@ func (s Settings) allSources() ([]Source, error) {
 	return append(slices.Clip(s.Sources), Source{Files: files, Name: "AIter of " + CheckoutVariable}), nil
 }
 
-// Upstream returns the tree of the program with the declarations and adapters of AIter's operators.
+// Upstream returns the tree, which the program contains, with the declarations and adapters of AIter's operators.
 func Upstream() (fs.FS, error) { return fs.Sub(aiter.Sources, upstreamDir) }
 
-// readProgram reads the configuration in the program. Without roots, [Settings.Config] names it.
+// readProgram reads the source in the program. If configured is true, [Settings.Config] may name its configuration.
 func (s Settings) readProgram(configured bool) (*source, error) {
 	path := DefaultConfig
 	if configured {
@@ -144,11 +144,11 @@ func (s Settings) readProgram(configured bool) (*source, error) {
 	return program, err
 }
 
-// read reads the configuration of one source; path is its path, "" for the usual ones.
+// read reads the configuration of one source. path is the path of the configuration, "" for one of the usual paths.
 func (s Settings) read(from Source, path string) (x *source, err error) {
 	x = &source{Source: from, dir: from.folder()}
 	if x.Files == nil {
-		return nil, &opconfig.Error{Source: from.Name, File: ModuleConfig, Msg: "the source has no Files; give an embed.FS or os.DirFS(dir)"}
+		return nil, &opconfig.Error{Source: from.Name, File: ModuleConfig, Msg: "the source has no Files; set it to an embed.FS or os.DirFS(dir)"}
 	}
 	if path == "" {
 		if path, err = configIn(x.Files, from.Name); err != nil {
@@ -185,8 +185,8 @@ func configIn(files fs.FS, source string) (string, error) {
 		ModuleConfig + "; write one of them, or name another file with --config or AITER_CONFIG"}
 }
 
-// join returns all configurations as one. The modules of all sources but the first find the headers of the
-// first, under [opconfig.Mount].
+// join returns all configurations as one. It adds the include folders of the first source, below [opconfig.Mount], to the modules of
+// all other sources.
 func (all sources) join() (*opconfig.Config, error) {
 	var headers []string
 	if support, err := all[0].config.Module(SupportModule); err == nil {
@@ -238,8 +238,8 @@ func (s Settings) SourceRoots() []string {
 	return SplitPath(s.env("AITER_META_DIR"))
 }
 
-// Folders returns the folders with sources, which may change: those that the user of the program names, and those of
-// Sources.
+// Folders returns the folders with sources: those that the user of the program names, and those in Settings.Sources. Their files may
+// change.
 func (s Settings) Folders() []string {
 	dirs := slices.Clone(s.SourceRoots())
 	for _, x := range s.Sources {
@@ -250,12 +250,12 @@ func (s Settings) Folders() []string {
 	return dirs
 }
 
-// HasFolder reports whether some sources are in a folder, so that they may change.
+// HasFolder reports whether some sources are in a folder, where they may change.
 func (s Settings) HasFolder() bool { return len(s.Folders()) > 0 }
 
-// ConfigPath returns the slash-separated path of the configuration in the only root, or in the program;
-// "" for the usual paths. It makes an absolute path inside the root relative. With several roots it
-// fails, because each has its own configuration.
+// ConfigPath returns the slash-separated path of the configuration in the only root, or in the program if there is no root; "" for one
+// of the usual paths. It makes an absolute path inside the root relative. If the settings name a path and several roots, the error is a
+// *ConfigPathError, because each root has its own configuration.
 func (s Settings) ConfigPath() (string, error) {
 	path, roots := cmp.Or(s.Config, s.env("AITER_CONFIG")), s.SourceRoots()
 	if path == "" || len(roots) == 0 {
@@ -272,15 +272,15 @@ func (s Settings) ConfigPath() (string, error) {
 	return filepath.ToSlash(path), nil
 }
 
-// ConfigPathError reports a path of the configuration beside several roots.
+// ConfigPathError reports a path of the configuration that is set together with several roots.
 type ConfigPathError struct {
 	Path  string
 	Roots []string
 }
 
 func (e *ConfigPathError) Error() string {
-	return fmt.Sprintf("the configuration %s (--config, AITER_CONFIG) is for one source folder, and there are %d: %q; "+
-		"leave it out, each folder has its own %s or %s", e.Path, len(e.Roots), e.Roots, DefaultConfig, ModuleConfig)
+	return fmt.Sprintf("the configuration %s (--config, AITER_CONFIG) is for one source folder, but there are %d: %q; "+
+		"leave it out: each folder has its own %s or %s", e.Path, len(e.Roots), e.Roots, DefaultConfig, ModuleConfig)
 }
 
 // LoadConfig reads the configurations of all sources and joins them. The errors are those of

@@ -16,7 +16,7 @@ import (
 type Tolerance struct{ Rel, Abs float64 }
 
 // Default returns the tolerance of an element type: the error of a short sum in float32,
-// rounded to the type. Types without fractions have none.
+// rounded to the type. For types without fractions it is the zero Tolerance.
 func Default(dt tensor.DType) Tolerance {
 	switch dt {
 	case tensor.Float64, tensor.Float32:
@@ -33,7 +33,8 @@ func Default(dt tensor.DType) Tolerance {
 	return Tolerance{}
 }
 
-// Rounded widens a tolerance by one rounding to nearest of either result.
+// Rounded returns a tolerance that also allows for rounding each of the two results once, to the nearest
+// value of the type.
 func (t Tolerance) Rounded(dt tensor.DType) Tolerance {
 	switch dt {
 	case tensor.Float16:
@@ -70,15 +71,15 @@ func (t Tolerance) String() string {
 // Difference describes how two tensors differ.
 type Difference struct {
 	Index                []int64 // of the first wrong element
-	Got, Want            float64 // its values
-	Mismatches, Elements int64
+	Got, Want            float64 // the values of that element
+	Mismatches, Elements int64   // numbers of wrong elements and of all
 	MaxError             float64 // largest |got-want| of wrong elements; +Inf if one is NaN
 }
 
-// Compare compares two host tensors of the same type and shape. It returns the first
-// and the largest difference beyond the tolerance, nil if there is none. Elements with
-// equal bits are equal. The errors are those of [tensor.Tensor.Compact] for types that
-// cannot be read.
+// Compare compares two host tensors of the same type and shape. It returns a description of
+// the elements that differ by more than the tolerance, nil if there are none. Elements with
+// equal bits are equal. The errors are those of [tensor.Tensor.Compact] and
+// [tensor.Tensor.Float64s], such as that for a type that Go cannot read.
 func Compare(got, want *tensor.Tensor, tol Tolerance) (*Difference, error) {
 	g, err := newOperand(got)
 	if err != nil {
@@ -125,7 +126,7 @@ func (s *operand) read() (err error) {
 	return err
 }
 
-// same reports whether element i equals the other's within the tolerance. Integers are
+// same reports whether element i equals that of want within the tolerance. Integers are
 // compared by their bits, because float64 does not represent all of them.
 func (s *operand) same(want *operand, i int, tol Tolerance) bool {
 	size := int(s.DType().Size())

@@ -10,15 +10,15 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// alignment is in bytes. The addresses of a tensor and of its copy have the same remainder
-// modulo alignment, because kernels select their code by alignment.
+// alignment is the alignment, in bytes, that a copy preserves: the addresses of a tensor and of its copy
+// have the same remainder modulo alignment, because kernels select their code by alignment.
 const alignment = 64
 
 // Copy copies tensors of one device to the host, each with its shape and strides, and
-// returns the copies in the same order; nil stays nil. It copies the bytes from a
-// tensor's first element in memory to its last. Tensors that share memory share their
-// copies. Work on streams other than the driver's own must be complete. The errors are
-// those of the device's driver.
+// returns the copies in the same order; nil stays nil. It copies all bytes from a
+// tensor's first element in memory to its last. Tensors that share memory share it in the
+// copies too. Work on streams other than the driver's own must be complete. The errors are
+// those of the device's driver and a *tensor.MemoryError.
 func Copy(devices *device.Devices, tensors []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	defer runtime.KeepAlive(tensors)
 	ranges := merge(tensors)
@@ -67,7 +67,7 @@ func (r *addressRange) copyToHost(devices *device.Devices) error {
 	return drv.CopyToHost(bytes[r.lead:], tensor.ForeignStorage(r.first, r.size(), r.dev, nil))
 }
 
-// addressRangeOf returns the range of addresses of t's elements. t is not empty.
+// addressRangeOf returns the range of addresses of t's elements. t must have elements.
 func addressRangeOf(t *tensor.Tensor) addressRange {
 	size := t.DType().Size()
 	low, high := int64(0), size
@@ -98,7 +98,7 @@ func merge(tensors []*tensor.Tensor) []addressRange {
 	return out
 }
 
-// view returns t in the copy of its range.
+// view returns the tensor like t in the host's copy of its address range.
 func view(t *tensor.Tensor, ranges []addressRange) (*tensor.Tensor, error) {
 	if t.Numel() == 0 {
 		none, err := tensor.HostStorage(0)

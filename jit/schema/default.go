@@ -37,7 +37,7 @@ func (p *parser) listValue(t Type) Value {
 	return Value{list}
 }
 
-// scalar reads the current token as a value of kind k. It returns nil for another token.
+// scalar returns the value of kind k that the current token has, nil if it has none.
 func (p *parser) scalar(k Kind) any {
 	text := p.tok.text
 	switch k {
@@ -87,7 +87,7 @@ func defaultWords(t Type) string {
 	return words
 }
 
-// typeLike returns the type for its word in another language, or "".
+// typeLike returns the type that a word of another language probably means, or "".
 func typeLike(got string) string {
 	known := map[string]string{
 		"tensor": "Tensor", "int64": "int", "int64_t": "int", "int32": "int", "long": "int", "integer": "int",

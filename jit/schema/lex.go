@@ -14,7 +14,7 @@ const (
 	number           // with its sign; validated where it is used
 	str              // with its quotes
 	punct            // one of ( ) [ ] , = ? ! * . -> ::
-	bad              // anything else
+	bad              // any other text
 )
 
 type token struct {
@@ -59,8 +59,8 @@ func scan(s string) (tokenKind, int) {
 	return bad, n
 }
 
-// numberLen returns the length of the characters that numbers consist of, including the
-// sign of an exponent. strconv validates the number later.
+// numberLen returns the number of characters at the start of s that a number may have, the
+// sign of an exponent included. strconv validates the number later.
 func numberLen(s string) int {
 	n := 1
 	for n < len(s) {
@@ -125,7 +125,7 @@ func (p *parser) word(expected string) string {
 	return text
 }
 
-// accept consumes the token if it is the given punctuation.
+// accept reports whether the token is the given punctuation, and then consumes it.
 func (p *parser) accept(text string) bool {
 	if p.tok.kind != punct || p.tok.text != text {
 		return false
@@ -140,7 +140,7 @@ func (p *parser) expect(text string) {
 	}
 }
 
-// fail records the first error and moves to the end of the input.
+// fail records an error, unless there is one already, and moves to the end of the input.
 func (p *parser) fail(at token, expected string) { p.suggest(at, expected, "") }
 
 // suggest is like fail and adds the word that was probably meant.

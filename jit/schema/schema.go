@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Schema is the signature of one operator.
+// Schema is the signature of one operator: its arguments and the types of its results.
 type Schema struct {
 	Name    string // "", "causal_conv1d_fwd", or qualified: "aten::add.out"
 	Args    []Arg  // in the order of the call
@@ -136,7 +136,7 @@ func (s Schema) Result() Kind {
 	return Invalid
 }
 
-// Results returns what an operator returns as written in a schema: "int", or "()" for nothing.
+// Results returns the types of an operator's results as written in a schema: "int", or "()" for none.
 func Results(types []Type) string {
 	returns := make([]string, len(types))
 	for i, t := range types {
@@ -177,7 +177,7 @@ func (t Type) String() string {
 	return s
 }
 
-// SyntaxError reports the first place where a schema is invalid.
+// SyntaxError reports the first position at which a schema is not valid.
 type SyntaxError struct {
 	Input    string // the whole schema
 	Offset   int    // of Got in Input, in bytes

@@ -11,11 +11,11 @@ import (
 // Shape declares the shapes that a tensor argument may have.
 type Shape struct{ Alternatives [][]Dim }
 
-// Dim declares one dimension, or with Rest any number of leading ones.
+// Dim declares one dimension or, with Rest, any number of leading dimensions.
 type Dim struct {
-	Name   string // "D"; a name stands for one size in all arguments of a call; "": the size is Offset
+	Name   string // "D"; stands for the same size in all arguments of a call; "": the size is Offset
 	Offset int64  // added to the size of Name: -1 in "W-1"
-	Rest   bool   // "...": all dimensions before the others, equal in all arguments of a call
+	Rest   bool   // "...": the dimensions before all others, which have the same sizes in all arguments of a call
 }
 
 func (d Dim) String() string {
@@ -43,7 +43,8 @@ func (s Shape) String() string {
 	return strings.Join(list, " or ")
 }
 
-// Letter returns the name of a dimension in the first alternative, "W" for dimension 1 of "(G, W)"; "" if it has none.
+// Letter returns the name of a dimension in the first alternative, such as "W" for dimension 1 of "(G, W)". It returns "" if the
+// dimension has no name, or if there is no such dimension.
 func (s Shape) Letter(dimension int) string {
 	if len(s.Alternatives) == 0 {
 		return ""
@@ -55,7 +56,7 @@ func (s Shape) Letter(dimension int) string {
 	return dims[dimension].String()
 }
 
-// ShapeError reports the text of a shape that cannot be read.
+// ShapeError reports a text that is not a valid shape.
 type ShapeError struct{ Text, Expected string }
 
 func (e *ShapeError) Error() string {
@@ -63,7 +64,8 @@ func (e *ShapeError) Error() string {
 }
 
 // ParseShape reads the shapes of an argument: dimensions in parentheses, each a name, a name plus or
-// minus a number, a number, or "..." as the first one. "or" separates alternatives.
+// minus a number, a number, or "..." as the first one. "or" separates alternatives. The error is a
+// *ShapeError.
 func ParseShape(text string) (Shape, error) {
 	var s Shape
 	for one := range strings.SplitSeq(text, " or ") {

@@ -46,7 +46,7 @@ func (v Value) String() string {
 	return "None"
 }
 
-// formatFloat keeps a float recognisable as one: 1.0, not 1.
+// formatFloat returns a float with a point or an exponent, so that it differs from an integer: 1.0, not 1.
 func formatFloat(f float64) string {
 	s := strconv.FormatFloat(f, 'g', -1, 64)
 	if !strings.ContainsAny(s, ".e") {

@@ -52,7 +52,8 @@ func nodeNumbers(entries []fs.DirEntry) []int {
 	return list
 }
 
-// kfdNode returns the zero Target for a node that is no GPU of this process.
+// kfdNode returns the target of a node's GPU. It returns the zero Target for a node that is not a GPU
+// or that this process may not read.
 func kfdNode(fsys fs.FS, node string) (Target, error) {
 	text, err := fs.ReadFile(fsys, path.Join(node, "properties"))
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
@@ -68,7 +69,8 @@ func kfdNode(fsys fs.FS, node string) (Target, error) {
 	return FromGFXVersion(v)
 }
 
-// gfxVersionIn finds gfx_target_version among "name value" lines, 0 if absent.
+// gfxVersionIn returns the value of gfx_target_version in lines of the form "name value", 0 if it is
+// absent.
 func gfxVersionIn(text []byte) (uint32, error) {
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	for lines.Scan() {
@@ -85,9 +87,9 @@ func gfxVersionIn(text []byte) (uint32, error) {
 	return 0, lines.Err()
 }
 
-// FromGFXVersion returns the target of the kernel driver's number, major*10000 +
+// FromGFXVersion returns the target for a version number of the kernel driver, major*10000 +
 // minor*100 + stepping: 90402 is gfx942, 90010 is gfx90a, 110000 is gfx1100. It
-// also names GPUs that Known does not list. The error is a *SyntaxError.
+// accepts GPUs that Known does not list. The error is a *SyntaxError.
 func FromGFXVersion(v uint32) (Target, error) {
 	major, minor, step := v/10000, v/100%100, v%100
 	arch := fmt.Sprintf("gfx%d%x%x", major, minor, step)

@@ -32,9 +32,10 @@ func Parse(s string) (Target, error) {
 	return Target{vendor: vendor, arch: arch, features: features}, nil
 }
 
-// ParseList reads targets separated by commas or semicolons. Empty items and
-// repetitions are dropped and the order is kept. A list that names nothing is a
-// *SyntaxError. "native" is not a target; callers that allow it replace it first.
+// ParseList reads targets separated by commas or semicolons. It drops empty items and
+// repetitions and keeps the order. The error is an *UnknownError or a *SyntaxError; a list
+// without a target is a *SyntaxError. "native" is not a target; callers that allow it replace
+// it first.
 func ParseList(s string) ([]Target, error) {
 	var list []Target
 	for item := range strings.FieldsFuncSeq(s, func(r rune) bool { return r == ',' || r == ';' }) {
@@ -55,13 +56,13 @@ func ParseList(s string) ([]Target, error) {
 	return list, nil
 }
 
-// classify returns the vendor of a well-formed architecture, or the error.
+// classify returns the vendor of a well-formed architecture, or the reason of an error.
 func classify(arch string) (Vendor, string) {
 	switch {
 	case arch == "cpu":
 		return CPU, ""
 	case arch == "native":
-		return "", "native stands for what this machine has and cannot be used here; " + expectedForm
+		return "", "native stands for the GPUs of this machine and cannot be used here; " + expectedForm
 	case strings.HasPrefix(arch, "gfx"):
 		return checkForm(HIP, wellFormedGFX(arch), "gfx is followed by major, minor and stepping, as in gfx942 or gfx1100")
 	case strings.HasPrefix(arch, "sm_"):
@@ -103,7 +104,7 @@ func allIn(s, set string) bool {
 	return strings.Trim(s, set) == ""
 }
 
-// parseFeatures returns the features in canonical order, or the error.
+// parseFeatures returns the features in canonical order, or the reason of an error.
 func parseFeatures(v Vendor, arch, s string, forced bool) (string, string) {
 	if v != HIP {
 		return "", "only gfx targets have features"

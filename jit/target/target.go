@@ -1,5 +1,5 @@
-// Package target names targets of compiled code: a GPU architecture with its
-// features, or the host processor.
+// Package target has the targets for which code is compiled: a GPU architecture with
+// optional features, or the host processor.
 package target
 
 import (
@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Vendor is the family of toolchain and runtime of a target.
+// Vendor determines the toolchain and the runtime of a target.
 type Vendor string
 
 // The vendors: AMD through HIP, NVIDIA through CUDA, and the host processor.
@@ -21,8 +21,8 @@ const (
 // Vendors returns all vendors in order of preference.
 func Vendors() []Vendor { return []Vendor{HIP, CUDA, CPU} }
 
-// Target is a GPU architecture or the host processor. Targets are comparable and work
-// as map keys: the order in which features are written does not matter. The zero value
+// Target is a GPU architecture or the host processor. Targets are comparable; the order
+// in which features are written does not matter. The zero value
 // is not a target; see IsZero.
 type Target struct {
 	vendor   Vendor
@@ -40,7 +40,7 @@ func (t Target) Vendor() Vendor { return t.vendor }
 func (t Target) Arch() string { return t.arch }
 
 // Features returns the features as written after the architecture, in canonical
-// order: ":xnack-", ":sramecc+:xnack-", or "" when none is stated.
+// order: ":xnack-", ":sramecc+:xnack-", or "" if the target states none.
 func (t Target) Features() string { return t.features }
 
 // WithoutFeatures returns the target of the same architecture that states no features.
@@ -49,15 +49,15 @@ func (t Target) WithoutFeatures() Target { return Target{vendor: t.vendor, arch:
 // IsZero reports whether t is the zero Target.
 func (t Target) IsZero() bool { return t == Target{} }
 
-// String returns the canonical name. Parse reads it back, for an architecture
-// outside Known after appending "!".
+// String returns the canonical name. Parse reads it back; for an architecture that Known
+// does not list, append "!".
 func (t Target) String() string { return t.arch + t.features }
 
-// MarshalText writes the canonical name.
+// MarshalText returns the canonical name.
 func (t Target) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
 // UnmarshalText reads the output of MarshalText. It accepts a well-formed architecture
-// outside of Known, as Parse does with "!".
+// that Known does not list, as Parse does with "!". Empty text is the zero Target.
 func (t *Target) UnmarshalText(b []byte) error {
 	if len(b) == 0 {
 		*t = Target{}
@@ -112,7 +112,7 @@ func smRuns(code, device string) bool {
 	return cMajor == dMajor && cMinor <= dMinor
 }
 
-// isTegra reports whether a version is of an integrated GPU. NVIDIA does not guarantee
+// isTegra reports whether a compute capability is that of an integrated GPU. NVIDIA does not guarantee
 // binary compatibility between these and other GPUs of the same major version.
 func isTegra(major, minor int) bool {
 	switch major*10 + minor {

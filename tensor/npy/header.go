@@ -14,11 +14,11 @@ import (
 type header struct {
 	dtype     tensor.DType
 	bigEndian bool
-	fortran   bool
+	fortran   bool // the first dimension is innermost, not the last
 	shape     []int64
 }
 
-// strides returns the strides of the file's order, in elements; nil for row-major.
+// strides returns the strides of the data in the file, in elements; nil for row-major.
 func (h header) strides() []int64 {
 	if !h.fortran {
 		return nil
@@ -51,7 +51,7 @@ func readHeader(r io.Reader) (header, error) {
 	return parseHeader(string(text))
 }
 
-// headerLength reads the length in bytes: 16 bits in version 1, 32 bits in versions 2 and 3.
+// headerLength reads the length of the header in bytes. It has 16 bits in version 1, 32 bits in versions 2 and 3.
 func headerLength(r io.Reader, version byte) (uint32, error) {
 	if version < 1 || version > 3 {
 		return 0, &FormatError{Field: "version", Got: fmt.Sprint(version), Want: "1, 2 or 3"}
@@ -71,7 +71,7 @@ func headerLength(r io.Reader, version byte) (uint32, error) {
 	return n, nil
 }
 
-// descriptors pairs element types with NumPy's names, less the byte order.
+// descriptors maps NumPy's names of element types, without the byte order, to the types.
 func descriptors() map[string]tensor.DType {
 	return map[string]tensor.DType{
 		"f2": tensor.Float16, "f4": tensor.Float32, "f8": tensor.Float64, "V2": tensor.BFloat16,
@@ -80,7 +80,7 @@ func descriptors() map[string]tensor.DType {
 	}
 }
 
-// parseDescr reads a descriptor such as '<f4', '|u1' or '>i8'.
+// parseDescr reads a descriptor such as '<f4', '|u1' or '>i8'. big reports whether the data is in big-endian order.
 func parseDescr(s string) (dt tensor.DType, big bool, err error) {
 	if s == "bfloat16" {
 		return tensor.BFloat16, filedata.BigEndian(), nil
@@ -126,14 +126,14 @@ func descr(dt tensor.DType) (text string, ok bool) {
 func formatHeader(t *tensor.Tensor) ([]byte, error) {
 	name, ok := descr(t.DType())
 	if !ok {
-		return nil, &tensor.ElementError{DType: t.DType(), Want: "a type that .npy files have"}
+		return nil, &tensor.ElementError{DType: t.DType(), Want: "float16, float32, float64, bfloat16, bool or an integer type for a .npy file"}
 	}
 	text := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': %s, }", name, formatShape(t.Shape()))
 	const lead = len(magic) + 2 + 2
 	pad := 63 - (lead+len(text))%64
 	text += strings.Repeat(" ", pad) + "\n"
 	out := append([]byte(magic), 1, 0)
-	out = binary.LittleEndian.AppendUint16(out, uint16(len(text))) // MaxRank sizes of 19 digits fit
+	out = binary.LittleEndian.AppendUint16(out, uint16(len(text))) // the length fits 16 bits: MaxRank sizes have at most 19 digits each
 	return append(out, text...), nil
 }
 

@@ -15,9 +15,9 @@ import (
 
 const (
 	magic = "\x93NUMPY"
-	// MaxHeader is the longest header that Read accepts, in bytes.
+	// MaxHeader is the largest length of a header that Read accepts, in bytes.
 	MaxHeader = 64 << 10
-	// MaxData is the most data that Read accepts, in bytes.
+	// MaxData is the largest amount of data that Read accepts, in bytes.
 	MaxData = 1 << 40
 	// firstChunk is the size, in bytes, of the first allocation for data. A short file
 	// whose header gives a large size allocates no more.
@@ -25,9 +25,9 @@ const (
 )
 
 // Read reads one array and leaves the bytes after it unread. An array in Fortran order
-// becomes a tensor with those strides. Elements are converted to the machine's byte
-// order. The errors are *FormatError and those of r; for a file that ends early,
-// io.ErrUnexpectedEOF.
+// becomes a tensor whose first dimension has the stride 1. Elements are converted to the
+// machine's byte order. The errors are *FormatError, *tensor.MemoryError and those of r; for
+// a file that ends early, io.ErrUnexpectedEOF.
 func Read(r io.Reader) (*tensor.Tensor, error) {
 	h, err := readHeader(r)
 	if err != nil {
@@ -51,8 +51,8 @@ func Read(r io.Reader) (*tensor.Tensor, error) {
 	return tensor.View(s, h.dtype, h.shape, h.strides(), 0)
 }
 
-// readData reads size bytes. After the first chunk it allocates at most four times the
-// bytes that it has read: a large size in the header of a short file costs no memory.
+// readData reads size bytes. After the first chunk it allocates at most four times the bytes
+// that it has read, so that a large size in the header of a short file does not cost memory.
 func readData(r io.Reader, size int64) (*tensor.Storage, error) {
 	var done []byte
 	for have := min(size, firstChunk); ; have = min(size, have*4) {
@@ -85,9 +85,9 @@ func fixBytes(s *tensor.Storage, h header) error {
 	return nil
 }
 
-// Write writes a host tensor with any strides: in row-major order, in the machine's byte
-// order, in format version 1. The errors are those of w, *tensor.HostError,
-// *tensor.FreedError and *tensor.ElementError.
+// Write writes a host tensor with any strides. The file has format version 1, row-major order
+// and the machine's byte order. The errors are those of w, *tensor.HostError,
+// *tensor.FreedError, *tensor.MemoryError and *tensor.ElementError.
 func Write(w io.Writer, t *tensor.Tensor) error {
 	head, err := formatHeader(t)
 	if err != nil {

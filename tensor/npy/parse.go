@@ -8,11 +8,11 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// FormatError reports a part of a file that violates the format, or that this package
-// does not support.
+// FormatError reports a file that violates the format, or that has a property which this package does
+// not support.
 type FormatError struct {
 	Field  string // "magic", "version", "header", "descr", "fortran_order", "shape"...
-	Offset int    // byte in the header's text; 0 if unknown
+	Offset int    // of the byte in the header's text; 0 if unknown
 	Got    string
 	Want   string
 	Err    error // the cause, or nil
@@ -32,7 +32,7 @@ func (e *FormatError) Error() string {
 // Unwrap returns the cause.
 func (e *FormatError) Unwrap() error { return e.Err }
 
-// parser parses the Python literal of a header: a dictionary with the keys descr,
+// parser parses the text of a header, a Python literal: a dictionary with the keys descr,
 // fortran_order and shape, each once.
 type parser struct {
 	text string
@@ -77,7 +77,7 @@ func (p *parser) dict() error {
 	return nil
 }
 
-// entry reads key: value.
+// entry reads one "key: value" pair.
 func (p *parser) entry() error {
 	key, err := p.str("header")
 	if err != nil {
@@ -146,7 +146,7 @@ func (p *parser) tuple() error {
 	return nil
 }
 
-// size reads a whole number, with the suffix L of Python 2's long integers.
+// size reads a whole number. It may have the suffix L of Python 2's long integers.
 func (p *parser) size() (int64, error) {
 	p.space()
 	end := p.pos
@@ -183,7 +183,7 @@ func (p *parser) space() {
 	p.pos = len(p.text) - len(strings.TrimLeft(p.text[p.pos:], " \t\r\n"))
 }
 
-// accept reads the word if it is the next one, and reports whether it is.
+// accept reports whether word comes next, and then reads it.
 func (p *parser) accept(word string) bool {
 	p.space()
 	if !strings.HasPrefix(p.text[p.pos:], word) {

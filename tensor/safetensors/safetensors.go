@@ -18,18 +18,18 @@ import (
 )
 
 const (
-	// MaxHeader is the longest header that Read accepts, in bytes; the format allows no more.
+	// MaxHeader is the largest length of a header in bytes, which the format defines.
 	MaxHeader = 100 << 20
 
-	metadata  = "__metadata__" // the entry of the header that is no tensor
-	alignment = 8              // of the header
+	metadata  = "__metadata__" // the key of the header whose entry does not describe a tensor
+	alignment = 8              // of the data in the file, in bytes
 )
 
-// FormatError reports a file that is no valid .safetensors file.
+// FormatError reports a file that is not a valid .safetensors file, or a tensor that the format cannot represent.
 type FormatError struct {
 	Name   string // of the tensor; "" for the header
 	Reason string
-	Err    error // of the JSON or of the shape, or nil
+	Err    error // the error of the JSON or of the shape, or nil
 }
 
 func (e *FormatError) Error() string {
@@ -46,14 +46,14 @@ func (e *FormatError) Error() string {
 // Unwrap returns the cause, or nil.
 func (e *FormatError) Unwrap() error { return e.Err }
 
-// entry is a tensor in the header.
+// entry describes a tensor in the header.
 type entry struct {
 	DType   string  `json:"dtype"`
 	Shape   []int64 `json:"shape"`
-	Offsets []int64 `json:"data_offsets"` // first byte, and the byte behind the last
+	Offsets []int64 `json:"data_offsets"` // the first byte of the tensor in the data, and the byte after its last one
 }
 
-// dtypes maps the format's names of element types.
+// dtypes maps the format's names of element types to the types.
 func dtypes() map[string]tensor.DType {
 	return map[string]tensor.DType{
 		"F64": tensor.Float64, "F32": tensor.Float32, "F16": tensor.Float16, "BF16": tensor.BFloat16,
@@ -63,9 +63,9 @@ func dtypes() map[string]tensor.DType {
 	}
 }
 
-// Read reads all tensors of a file of size bytes. The errors are *FormatError and those of r; for a file that ends
-// early, io.ErrUnexpectedEOF. A file of another size than its header gives is a *FormatError, so that no header costs
-// more memory than the file has.
+// Read reads all tensors of a file of size bytes, by name. The errors are *FormatError, those of tensor.New and those of r; for
+// a file that ends early, io.ErrUnexpectedEOF. A header that describes more or fewer bytes than size is a *FormatError, so that
+// a wrong header does not make Read allocate more memory than the file has bytes.
 func Read(r io.Reader, size int64) (map[string]*tensor.Tensor, error) {
 	in := bufio.NewReader(r)
 	header, rest, err := readHeader(in, size)
@@ -79,19 +79,19 @@ func Read(r io.Reader, size int64) (map[string]*tensor.Tensor, error) {
 	for _, name := range order {
 		e := header[name]
 		if e.Offsets[0] != at {
-			return nil, &FormatError{Name: name, Reason: fmt.Sprintf("it begins at byte %d of the data, expected %d, the end of the one before it",
-				e.Offsets[0], at)}
+			return nil, &FormatError{Name: name, Reason: fmt.Sprintf(
+				"it begins at byte %d of the data, expected %d, the end of the tensor before it", e.Offsets[0], at)}
 		}
 		at = e.Offsets[1]
 		if at > rest {
-			return nil, &FormatError{Name: name, Reason: fmt.Sprintf("it ends at byte %d of the data, which has %d", at, rest)}
+			return nil, &FormatError{Name: name, Reason: fmt.Sprintf("it ends at byte %d of the data, which has %d bytes", at, rest)}
 		}
 		if tensors[name], err = readTensor(in, e); err != nil {
 			return nil, fmt.Errorf("safetensors: tensor %q: %w", name, err)
 		}
 	}
 	if at != rest {
-		return nil, &FormatError{Reason: fmt.Sprintf("its tensors have %d bytes, and the file has %d bytes of data", at, rest)}
+		return nil, &FormatError{Reason: fmt.Sprintf("its tensors have %d bytes, but the file has %d bytes of data", at, rest)}
 	}
 	return tensors, nil
 }
@@ -124,10 +124,10 @@ func readHeader(r io.Reader, size int64) (header map[string]entry, rest int64, e
 	return header, size - prefix - int64(length), nil
 }
 
-// parseEntry reads and checks a tensor of the header.
+// parseEntry reads and checks the entry of a tensor in the header.
 func parseEntry(name string, data []byte) (e entry, err error) {
 	if err := json.Unmarshal(data, &e); err != nil {
-		return e, &FormatError{Name: name, Reason: "its entry", Err: err}
+		return e, &FormatError{Name: name, Reason: "its entry is not valid", Err: err}
 	}
 	dt, known := dtypes()[e.DType]
 	if !known {
@@ -136,7 +136,7 @@ func parseEntry(name string, data []byte) (e entry, err error) {
 	}
 	size, err := tensor.ByteSize(dt, e.Shape...)
 	if err != nil {
-		return e, &FormatError{Name: name, Reason: "its shape", Err: err}
+		return e, &FormatError{Name: name, Reason: "its shape is not valid", Err: err}
 	}
 	if len(e.Offsets) != 2 || e.Offsets[0] < 0 || e.Offsets[1]-e.Offsets[0] != size {
 		return e, &FormatError{Name: name, Reason: fmt.Sprintf("data_offsets %v, expected %d bytes for %s%v", e.Offsets, size, e.DType, e.Shape)}
@@ -161,8 +161,8 @@ func readTensor(r io.Reader, e entry) (*tensor.Tensor, error) {
 	return t, nil
 }
 
-// Write writes host tensors with any strides, sorted by name. The errors are those of w, *tensor.HostError,
-// *tensor.FreedError, *tensor.ElementError, and *FormatError for a name that the format reserves.
+// Write writes host tensors with any strides, sorted by name. The errors are those of w, *tensor.HostError, *tensor.FreedError,
+// *tensor.MemoryError, and *FormatError for an empty or reserved name or an element type that the format does not have.
 func Write(w io.Writer, tensors map[string]*tensor.Tensor) error {
 	names := slices.Sorted(maps.Keys(tensors))
 	header, err := formatHeader(names, tensors)
@@ -187,7 +187,7 @@ func Write(w io.Writer, tensors map[string]*tensor.Tensor) error {
 	return nil
 }
 
-// formatHeader returns the header, padded to the alignment.
+// formatHeader returns the header, padded with spaces to the alignment.
 func formatHeader(names []string, tensors map[string]*tensor.Tensor) ([]byte, error) {
 	byType := map[tensor.DType]string{}
 	for name, dt := range dtypes() {
@@ -197,8 +197,14 @@ func formatHeader(names []string, tensors map[string]*tensor.Tensor) ([]byte, er
 	for _, name := range names {
 		t := tensors[name]
 		word, known := byType[t.DType()]
-		if !known || name == metadata || name == "" {
-			return nil, &FormatError{Name: name, Reason: fmt.Sprintf("the format cannot hold this name, or the type %s", t.DType())}
+		switch {
+		case name == "":
+			return nil, &FormatError{Reason: "a tensor has the empty name; give each tensor a name"}
+		case name == metadata:
+			return nil, &FormatError{Name: name, Reason: "the format reserves this name; choose another"}
+		case !known:
+			return nil, &FormatError{Name: name, Reason: fmt.Sprintf("element type %s, expected a type that the format has: %v", t.DType(),
+				slices.Sorted(maps.Keys(dtypes())))}
 		}
 		end := at + t.Numel()*t.DType().Size()
 		header[name] = entry{word, append([]int64{}, t.Shape()...), []int64{at, end}}

@@ -88,7 +88,7 @@ func TestWrongFiles(t *testing.T) {
 		"data_offsets [0], expected 4 bytes":       file(entry("F32", "[1]", "[0]"), 4),
 		"it begins at byte 4":                      file(entry("F32", "[1]", "[4,8]"), 8),
 		"it ends at byte 4 of the data, which has": file(entry("F32", "[1]", "[0,4]"), 3),
-		"have 4 bytes, and the file has 6":         file(entry("F32", "[1]", "[0,4]"), 6),
+		"have 4 bytes, but the file has 6":         file(entry("F32", "[1]", "[0,4]"), 6),
 		"it ends at byte 4096000000000":            file(entry("F32", "[1024000000000]", "[0,4096000000000]"), 6),
 	} {
 		_, err := read(data)
