@@ -210,7 +210,7 @@ func (f partFilter) matches(x cache.Artifact) bool {
 func rangeContains(value, size string) bool {
 	r, isRange := opconfig.ParseRange(value)
 	n, isSize := opconfig.ParseSize(size)
-	return isRange && isSize && r.Holds(n)
+	return isRange && isSize && r.Contains(n)
 }
 
 // partValues returns the axis values in the name of a part, such as

@@ -269,7 +269,7 @@ func (a *app) describeModule(m *opconfig.Module) error {
 		Flags: flagTable(m.Flags), LinkFlags: flagTable(m.LinkFlags), Defined: m.Pos.String(),
 	}
 	for _, s := range m.Sources {
-		d.Files = append(d.Files, sourceDescription{s.Path, nonNil(s.Files), nonNil(m.Holds(s)), formatCondition(s.When, strings.Clone),
+		d.Files = append(d.Files, sourceDescription{s.Path, nonNil(s.Files), nonNil(m.OpsIn(s)), formatCondition(s.When, strings.Clone),
 			flagTable(s.Flags), formatCondition(s.When, opconfig.ValueWords)})
 	}
 	if a.json {

@@ -102,7 +102,7 @@ func exportedOperators(library string) (ops []string, signatures map[string]sign
 func (l *link) sourcesOf(op string) string {
 	var files []string
 	for _, s := range l.mod.Sources {
-		if slices.Contains(l.mod.Holds(s), op) {
+		if slices.Contains(l.mod.OpsIn(s), op) {
 			files = append(files, s.Files...)
 		}
 	}

@@ -9,23 +9,23 @@ import (
 	"github.com/aiter-go/aiter/jit/schema"
 )
 
-// Argument is the declaration of an argument in the configuration, besides its type in the schema. The
-// registry checks it before each call.
+// Argument is the declaration of an argument in the configuration, in addition to its type in the
+// schema. The registry checks arguments against it before each call.
 type Argument struct {
 	Doc string
-	// Shape holds the shapes that a tensor may have; none: any.
+	// Shape has the shapes that a tensor may have; no alternatives: any shape.
 	Shape schema.Shape
-	// DTypes are the element types that a tensor may have, and the arguments whose element type it may
-	// have; none: any.
+	// DTypes are names of element types that a tensor may have, and names of arguments whose element
+	// type it may have; empty: any type.
 	DTypes []string
 	// RowMajor is true for a tensor that must be in row-major order without gaps.
 	RowMajor bool
-	// Output is true for a written tensor whose elements are all written, and not read.
+	// Output is true for a tensor of which the operator writes all elements and reads none.
 	Output bool
 }
 
-// arguments reads an operator's table of arguments. It checks nothing if the schema is invalid, which
-// is reported elsewhere.
+// arguments reads an operator's table of arguments. It does nothing if the schema is not valid, because
+// that mistake has been reported.
 func (d *decoder) arguments(op *Op, n *node) {
 	if n == nil || len(op.Schema.Args) == 0 {
 		return
@@ -35,14 +35,14 @@ func (d *decoder) arguments(op *Op, n *node) {
 	for _, a := range op.Schema.Args {
 		fields[a.Name] = func(n *node) { op.Args[a.Name] = d.argument(op, a, n) }
 	}
-	d.table(n, "args of "+op.Name+", whose keys are the arguments of its schema", fields)
+	d.table(n, "args of "+op.Name+" (its keys are the arguments in the schema)", fields)
 }
 
 func (d *decoder) argument(op *Op, a schema.Arg, n *node) (arg Argument) {
 	tensorOnly := func(key string, read func(*node)) func(*node) {
 		return func(n *node) {
 			if a.Type.Kind != schema.Tensor {
-				d.fail(n.key, "%s has %s, but it is %s, not a Tensor", a.Name, key, a.Type)
+				d.fail(n.key, "%s is declared with %s, but its type in the schema is %s; only a Tensor can have %s", a.Name, key, a.Type, key)
 				return
 			}
 			read(n)
@@ -82,7 +82,7 @@ func (d *decoder) shape(n *node) schema.Shape {
 	return s
 }
 
-// typeOrArgument returns a reader of element types, and of tensor arguments whose type a has.
+// typeOrArgument returns a reader that stores names of element types, and of other tensor arguments whose type a may have.
 func (d *decoder) typeOrArgument(op *Op, a schema.Arg, to *[]string) func(string, *node) {
 	store := d.distinct(to, "type")
 	allowed := elementTypes()
@@ -100,7 +100,7 @@ func (d *decoder) typeOrArgument(op *Op, a schema.Arg, to *[]string) func(string
 	}
 }
 
-// split reads the axes along which calls may be cut: names of sizes in the shapes of the arguments.
+// split reads the axes along which calls may be split: names of sizes in the shapes of the arguments.
 func (d *decoder) split(op *Op, n *node) {
 	if n == nil {
 		return
@@ -131,7 +131,7 @@ func (d *decoder) split(op *Op, n *node) {
 	})
 }
 
-// axisName returns the name of a size that calls can be cut along, "" for a fixed size and a sum.
+// axisName returns the name of a size along which calls can be split. It returns "" for a fixed size and for a sum.
 func axisName(dim schema.Dim) string {
 	switch {
 	case dim.Rest:

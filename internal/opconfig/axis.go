@@ -8,18 +8,18 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// MaxAxes is the greatest number of axes of a module.
+// MaxAxes is the largest number of axes of a module.
 const MaxAxes = 4
 
 // Axis is a property of an argument that selects specialized code: its element type or, with
 // Ranges, the size of one of its dimensions. The code for each value can be built separately.
 type Axis struct {
 	Name      string
-	Argument  string   // of the operators; operators without it do not depend on the axis
+	Argument  string   // its name; operators without such an argument do not depend on the axis
 	Dimension int      // of the argument, from 0; used with Ranges
 	Values    []string // element types, "float32", or ranges of sizes, "1-4"
 	Ranges    Ranges   // the parsed Values; empty for an axis by element type
-	Define    string   // macro with which a unit of one value is compiled; by size, with the suffixes _LEAST and _MOST
+	Define    string   // macro that is defined in a unit of one value; for an axis by size two macros, with the suffixes _LEAST and _MOST
 	Targets   []string // vendors or patterns for which values are built separately; empty: all targets
 	Pos       Position
 }
@@ -35,7 +35,7 @@ func (o *Op) argument(name string) int {
 	return slices.IndexFunc(o.Schema.Args, func(a schema.Arg) bool { return a.Name == name })
 }
 
-// BySize reports whether the size of a dimension selects the value, not the element type.
+// BySize reports whether the size of a dimension selects the value. Otherwise the element type does.
 func (a Axis) BySize() bool { return a.Ranges != nil }
 
 // elementTypes returns the element types that an axis may have as values.
@@ -88,7 +88,7 @@ func (d *decoder) axis(name string, n *node, where string) Axis {
 	return a
 }
 
-// words is like strings, for an array that must not be empty.
+// words is like strings, but for an array that must not be empty.
 func (d *decoder) words(n *node, what string, read func(s string, n *node)) {
 	if list, ok := n.value.([]any); ok && len(list) == 0 {
 		d.fail(n.at, "%s is empty; name at least one", what)
@@ -97,7 +97,7 @@ func (d *decoder) words(n *node, what string, read func(s string, n *node)) {
 	d.strings(n, what, read)
 }
 
-// distinct returns a reader that stores words, each once.
+// distinct returns a reader that stores words. It reports a word that is listed twice.
 func (d *decoder) distinct(to *[]string, what string) func(string, *node) {
 	seen := set(*to)
 	return func(s string, n *node) {
@@ -134,7 +134,7 @@ func (d *decoder) define(n *node) string {
 }
 
 // checkHolders checks that sources list only operators of the module, and that each operator
-// is in a source.
+// is in some source.
 func (d *decoder) checkHolders(m *Module, n *node) {
 	names := m.opNames()
 	defined := set(names)
@@ -151,7 +151,7 @@ func (d *decoder) checkHolders(m *Module, n *node) {
 	for _, op := range m.Ops {
 		if !open && len(m.holders(op.Name)) == 0 {
 			item := m.opNode(n, op.Name)
-			d.fail(item.fields["name"].at, "operator %q is in no source: every [[source]] has \"ops\", and none lists it", op.Name)
+			d.fail(item.fields["name"].at, "no source has operator %q: every [[source]] has \"ops\", and none lists it; add it to one", op.Name)
 		}
 	}
 }
@@ -193,15 +193,15 @@ func (d *decoder) checkPairs(m *Module, n *node) {
 	}
 }
 
-// checkApart checks that an axis differs from an earlier one in its property and its macros.
+// checkApart checks that an axis differs from an earlier one in its property (argument and dimension) and in its macros.
 func (d *decoder) checkApart(a, b Axis, n *node) {
 	macro, shared := common(a.macros(), b.macros())
 	switch {
 	case a.Define == "" || b.Define == "":
 	case a.Define == b.Define:
-		d.failAxis(n, a, "define", &Error{Msg: fmt.Sprintf("axis %q has this define already", b.Name)})
+		d.failAxis(n, a, "define", &Error{Msg: fmt.Sprintf("axis %q already has this define", b.Name)})
 	case shared:
-		d.failAxis(n, a, "define", &Error{Msg: fmt.Sprintf("axis %q has the macro %s already, which this define would give", b.Name, macro)})
+		d.failAxis(n, a, "define", &Error{Msg: fmt.Sprintf("this define gives the macro %s, which axis %q already has", macro, b.Name)})
 	}
 	if a.Argument == "" || a.Argument != b.Argument || a.BySize() != b.BySize() || a.Dimension != b.Dimension {
 		return
@@ -210,10 +210,11 @@ func (d *decoder) checkApart(a, b Axis, n *node) {
 	if a.BySize() {
 		what = "dimension of " + a.Argument
 	}
-	d.failAxis(n, a, "argument", &Error{Msg: fmt.Sprintf("axis %q has this %s already", b.Name, what)})
+	d.failAxis(n, a, "argument", &Error{Msg: fmt.Sprintf("axis %q already has this %s", b.Name, what)})
 }
 
-// checkArgument checks that an operator of the module has the argument of an axis, as a Tensor.
+// checkArgument checks that an operator of the module has the argument of an axis, and that the argument is a Tensor that is not
+// optional.
 func (d *decoder) checkArgument(m *Module, a Axis, n *node) {
 	var names []string
 	for _, op := range m.Ops {
@@ -226,7 +227,7 @@ func (d *decoder) checkArgument(m *Module, a Axis, n *node) {
 		}
 		if arg := op.Schema.Args[i]; arg.Type.Kind != schema.Tensor || arg.Type.Optional {
 			d.failAxis(n, a, "argument", &Error{
-				Msg: fmt.Sprintf("argument %q of %s is %s; expected a Tensor that every call gives", a.Argument, op.Name, arg.Type),
+				Msg: fmt.Sprintf("argument %q of %s is %s; expected a Tensor that is not optional", a.Argument, op.Name, arg.Type),
 			})
 			return
 		}
@@ -248,14 +249,14 @@ func (m *Module) opNames() []string {
 	return names
 }
 
-// inOrder returns the named operators, each once, in the order of the config.
+// inOrder returns the named operators, each once, in the order of the configuration.
 func (m *Module) inOrder(names []string) []string {
 	wanted := set(names)
 	return slices.DeleteFunc(m.opNames(), func(name string) bool { return !wanted[name] })
 }
 
-// holders returns the positions of the sources that hold an operator: those that list it. An
-// operator that no source lists is in all sources without a list.
+// holders returns the positions of the sources that list an operator. An operator that no source lists
+// is in all sources without a list.
 func (m *Module) holders(op string) []int { return m.listed[op] }
 
 func (m *Module) sourcesByOp() map[string][]int {
@@ -268,8 +269,8 @@ func (m *Module) sourcesByOp() map[string][]int {
 	return list
 }
 
-// Holds returns the operators in a source of the module.
-func (m *Module) Holds(s Source) []string {
+// OpsIn returns the operators that are in a source of the module.
+func (m *Module) OpsIn(s Source) []string {
 	if len(s.Ops) > 0 {
 		return s.Ops
 	}

@@ -34,7 +34,7 @@ func (d *decoder) when(n *node, where string) When {
 	}
 	if v := w.vendors(); len(v) != 1 {
 		d.fail(n.fields["toolchain"].key,
-			"a toolchain version needs a \"when\" for one vendor, and this one allows %s; add vendor = [\"hip\"] or the like",
+			"a condition on the toolchain needs a \"when\" for one vendor, but this one allows %s; add a vendor, as in vendor = [\"hip\"]",
 			cmp.Or(strings.Join(v, ", "), "none"))
 	}
 	return w
@@ -50,8 +50,8 @@ func (d *decoder) vendor(to *[]string) func(string, *node) {
 	}
 }
 
-// pattern reads a list of architectures, which may contain wildcards and, with vendors,
-// vendors.
+// pattern returns a reader that stores patterns: architectures, which may contain wildcards, and names
+// of vendors if vendors is true.
 func (d *decoder) pattern(to *[]string, vendors bool) func(string, *node) {
 	return func(s string, n *node) {
 		if p, ok := d.checkPattern(s, n.at, vendors); ok {
@@ -61,7 +61,7 @@ func (d *decoder) pattern(to *[]string, vendors bool) func(string, *node) {
 }
 
 // checkPattern returns a pattern in canonical form. It reports a pattern that matches no known
-// target, unless the pattern ends with "!", as in target.Parse.
+// target, unless the pattern ends with "!", which target.Parse accepts too.
 func (d *decoder) checkPattern(s string, offset int, vendors bool) (string, bool) {
 	if vendors && slices.Contains(vendorNames(), s) {
 		return s, true
@@ -103,7 +103,7 @@ func (d *decoder) checkGlob(s string, offset int) (string, bool) {
 	return pattern, true
 }
 
-// toolchain reads a list of comparisons such as ">=6.0,<8".
+// toolchain reads a list of comparisons with versions, such as ">=6.0,<8".
 func (d *decoder) toolchain(n *node) string {
 	s, ok := d.string(n, "toolchain")
 	if !ok {
@@ -120,8 +120,8 @@ func (d *decoder) toolchain(n *node) string {
 	return s
 }
 
-// axisValues reads lists of values by axis. The axes of the module are not known yet: checkConditions
-// compares the values with them.
+// axisValues reads lists of values by axis. At this point the axes of the module are not known;
+// checkConditions compares the values with them.
 func (d *decoder) axisValues(n *node, where string) map[string][]string {
 	if _, ok := n.value.(map[string]any); !ok {
 		d.wrongType(n, where, "a table of axes")
@@ -169,7 +169,7 @@ func (n *node) condition(i int, axis string) *node {
 	return n.fields["source"].items[i].fields["when"].fields["axis"].fields[axis]
 }
 
-// broken reports whether the table n declares the axis with mistakes in its values, so that some are unknown.
+// broken reports whether the table n declares the axis with mistakes in its values, so that not all its values are known.
 func (n *node) broken(a Axis) bool {
 	own := n.axis(a)
 	return own != nil && (own.fields["values"] == nil || len(own.fields["values"].items) != len(a.Values))
@@ -183,8 +183,8 @@ func (d *decoder) unknownAxis(m *Module, name string, at int) {
 	d.unknown(at, fmt.Sprintf("axis %q, which %s does not have", name, m.Name), name, axisNames(m.Axes))
 }
 
-// depends reports whether a part with the source may have one value of the axis: an operator in the source
-// has the axis's argument. A source that lists no operators is in the parts of all of them.
+// depends reports whether a part with the source may have one value of the axis, because an operator in the
+// source has the axis's argument. A source that lists no operators is in the parts of all operators.
 func (m *Module) depends(s Source, a Axis) bool {
 	return len(s.Ops) == 0 || slices.ContainsFunc(m.Ops, func(op Op) bool { return a.Of(&op) && slices.Contains(s.Ops, op.Name) })
 }
@@ -198,8 +198,8 @@ func (d *decoder) checkKnown(a Axis, known map[string]bool, condition *node) {
 	}
 }
 
-// unknownValue reports a value that the axis does not have. For a size it suggests the range that contains it;
-// the range with the most similar spelling is not similar.
+// unknownValue reports a value that the axis does not have. For a size it suggests the range that contains the size, not the range
+// with the most similar spelling.
 func (d *decoder) unknownValue(a Axis, value string, at int) {
 	what := fmt.Sprintf("value %q of axis %q", value, a.Name)
 	switch within := a.named(value); {

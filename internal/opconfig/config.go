@@ -23,7 +23,7 @@ type Config struct {
 
 	Variables []string // the environment variables that the files name, set or not
 
-	// NoBuiltin is "builtin = false" in the first file: the modules replace those of aiter.
+	// NoBuiltin is true if the first file has "builtin = false": its modules replace those of aiter.
 	NoBuiltin bool
 
 	modules  map[string]*Module
@@ -60,7 +60,7 @@ type Module struct {
 // OutsideFolder is an include folder outside of the source tree, such as "${CK_DIR}/include".
 type OutsideFolder struct {
 	Dir   string // absolute and clean; "" if Unset
-	Unset string // the variable that is not set; "" if all are
+	Unset string // the variable in the path that is not set; "" if there is none
 }
 
 // Op is an operator that a module exports.
@@ -72,8 +72,8 @@ type Op struct {
 	// their type.
 	Tolerance map[string]Tolerance
 	Args      map[string]Argument // by name; an argument may be missing
-	// Split lists the axes along which a call may be cut into calls that give the same results, preferred ones first. An axis is
-	// the names of sizes that are cut together, in the same proportion, or "...", the first of the leading dimensions.
+	// Split lists the axes along which a call may be split into calls that give the same results, preferred ones first. An axis
+	// has names of sizes that are split together, in the same proportion. The name "..." is the first of the leading dimensions.
 	Split [][]string
 	// Tune lists the launch parameters.
 	Tune []LaunchParam
@@ -90,22 +90,22 @@ type Source struct {
 	Pos   Position
 }
 
-// FlagSet holds flags by the targets for which they are used. Every flag is one argument.
+// FlagSet has flags by the targets for which they are used. Every flag is one argument of a command.
 type FlagSet struct {
 	Common, HIP, CUDA, CPU []string
 	Arch                   map[string][]string // by pattern: "gfx9*", "sm_90a", "gfx90a:xnack+"
 }
 
-// When is the condition under which a source is used. An empty field is no condition.
+// When is the condition under which a source is used. An empty field allows everything.
 type When struct {
 	Vendor    []string // any of hip, cuda, cpu
 	Arch      []string // any of these patterns
 	Toolchain string   // all of these comparisons: ">=6.0,<8"
-	// Axis maps axes to some of their values. Parts of another value are built without the source.
+	// Axis maps axes to some of their values. Parts with another value of the axis are built without the source.
 	Axis map[string][]string
 }
 
-// Position is a place in a TOML file.
+// Position is a position in a TOML file.
 type Position struct {
 	Source    string // of [Options]
 	File      string // relative to the root

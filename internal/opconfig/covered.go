@@ -33,20 +33,20 @@ func (m *Module) sourcesWhere(is func(i int, s Source) bool) (set sourceSet) {
 	return set
 }
 
-// choice is an axis on which sources have conditions, with the sources that are used for each value.
-type choice struct {
+// conditionalAxis is an axis on which sources have conditions, with the set of sources that are used for each value.
+type conditionalAxis struct {
 	axis    Axis
 	sources []sourceSet // by value
 }
 
-// choices returns the axes on which sources have conditions.
-func (m *Module) choices() (list []choice) {
+// conditionalAxes returns the axes on which sources have conditions.
+func (m *Module) conditionalAxes() (list []conditionalAxis) {
 	for _, a := range m.Axes {
 		free := m.sourcesWhere(func(_ int, s Source) bool { return s.When.Axis[a.Name] == nil })
 		if all := m.sourcesWhere(func(int, Source) bool { return true }); free == all {
 			continue
 		}
-		c := choice{a, slices.Repeat([]sourceSet{free}, len(a.Values))}
+		c := conditionalAxis{a, slices.Repeat([]sourceSet{free}, len(a.Values))}
 		position := make(map[string]int, len(a.Values))
 		for i, v := range a.Values {
 			position[v] = i
@@ -61,26 +61,26 @@ func (m *Module) choices() (list []choice) {
 	return list
 }
 
-// gap returns the values of axes for which none of the sources is used, such as "width=9-". It reports
-// whether it found some.
-func gap(sources sourceSet, choices []choice) (values string, found bool) {
-	if sources.empty() || len(choices) == 0 {
+// uncovered returns values of axes for which none of the sources is used, such as "width=9-". found reports
+// whether there are such values.
+func uncovered(sources sourceSet, conditional []conditionalAxis) (values string, found bool) {
+	if sources.empty() || len(conditional) == 0 {
 		return "", sources.empty()
 	}
-	c := choices[0]
+	c := conditional[0]
 	for i, v := range c.axis.Values {
-		if more, found := gap(sources.and(c.sources[i]), choices[1:]); found {
+		if more, found := uncovered(sources.and(c.sources[i]), conditional[1:]); found {
 			return strings.TrimSuffix(c.axis.Name+"="+v+","+more, ","), true
 		}
 	}
 	return "", false
 }
 
-// checkCovered checks that each operator with a source for a known target has one for all values of its axes.
-// Conditions on the toolchain count as fulfilled: only Resolve has its version. The module must have no mistakes.
+// checkCovered checks that each operator with a source for a known target has one there for all values of its axes. It assumes that
+// conditions on the toolchain hold, because only Resolve knows the version of the toolchain. The module must have no mistakes.
 func (d *decoder) checkCovered(m *Module, n *node) {
-	choices := m.choices()
-	if len(choices) == 0 {
+	conditional := m.conditionalAxes()
+	if len(conditional) == 0 {
 		return
 	}
 	open := m.sourcesWhere(func(_ int, s Source) bool { return len(s.Ops) == 0 })
@@ -102,8 +102,8 @@ func (d *decoder) checkCovered(m *Module, n *node) {
 		here := m.sourcesWhere(func(_ int, s Source) bool { return s.When.targets(t) })
 		for i := range m.Ops {
 			op := &m.Ops[i]
-			own := slices.DeleteFunc(slices.Clone(choices), func(c choice) bool { return !c.axis.For(t) || !c.axis.Of(op) })
-			values, found := gap(holders[i].and(here), own)
+			own := slices.DeleteFunc(slices.Clone(conditional), func(c conditionalAxis) bool { return !c.axis.For(t) || !c.axis.Of(op) })
+			values, found := uncovered(holders[i].and(here), own)
 			if !found || values == "" || reported[op.Name] {
 				continue // without values the operator has no source for the target
 			}

@@ -275,8 +275,8 @@ func conditionMistakes() map[string]mistake {
 			[]string{`operator "f" has no source for width=1-4 on gfx900`}},
 		"one file for two values": {conditions(of("a.hip", "f", "when.axis.width = ['1-4']") +
 			strings.Replace(of("a.hip", "f", "when.axis.width = ['5-8', '9-']"), "source", "‸source", 1) + g),
-			[]string{`csrc/a.hip is a source already at config/main.toml:1:19, for gfx900 too; make their "when" exclude each other; ` +
-				`conditions on axes do not, because the whole module has the sources of all values`}},
+			[]string{`csrc/a.hip is already a source at config/main.toml:1:19, also for gfx900; make their "when" exclude each other; ` +
+				`conditions on axes do not count, because the whole module has the sources of all values`}},
 	}
 }
 

@@ -25,7 +25,7 @@ func (d *decoder) add(offset int, e *Error) {
 	}
 	p := d.doc.position(offset)
 	e.File, e.Line, e.Col = p.File, p.Line, p.Col
-	d.problems = append(d.problems, e)
+	d.mistakes = append(d.mistakes, e)
 }
 
 func (d *decoder) fail(offset int, format string, args ...any) {
@@ -44,7 +44,7 @@ func (d *decoder) unknown(offset int, what, word string, allowed []string) {
 	d.add(offset, e)
 }
 
-// table calls the reader of every key of a table. where names the table for people.
+// table calls the reader of every key of a table. where names the table in messages.
 func (d *decoder) table(n *node, where string, fields map[string]func(*node)) {
 	if _, ok := n.value.(map[string]any); !ok {
 		d.wrongType(n, where, "a table")
@@ -99,8 +99,8 @@ func (d *decoder) bool(n *node, what string) {
 	}
 }
 
-// plain reports a control character: no path, name, flag or pattern needs one, and a terminal
-// could show it as other text.
+// plain reports whether a text has no control characters, and adds a mistake if it has one. No path,
+// name, flag or pattern needs a control character, and a terminal may execute it.
 func (d *decoder) plain(s string, offset int, what string) bool {
 	if !strings.ContainsFunc(s, unicode.IsControl) {
 		return true
@@ -109,7 +109,7 @@ func (d *decoder) plain(s string, offset int, what string) bool {
 	return false
 }
 
-// text returns a string that may be written on several lines, as one line.
+// text returns a string as one line. The string may be written on several lines.
 func (d *decoder) text(n *node, what string) string {
 	if s, ok := n.value.(string); ok {
 		one := *n
@@ -136,7 +136,7 @@ func (d *decoder) strings(n *node, what string, read func(s string, n *node)) {
 	}
 }
 
-// names is like strings, for an optional array that must not be empty.
+// names is like strings, but for an optional array that must not be empty.
 func (d *decoder) names(n *node, what string, read func(s string, n *node)) {
 	if list, ok := n.value.([]any); ok && len(list) == 0 {
 		d.fail(n.at, "%s is empty and would match nothing; leave it out to match everything", what)

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// shared returns the readers of the keys that [defaults] has as a module does. It stores the
+// shared returns the readers of the keys that both [defaults] and a module can have. They store the
 // values in m.
 func (d *decoder) shared(m *Module, where string) map[string]func(*node) {
 	return map[string]func(*node){
@@ -31,8 +31,8 @@ func (d *decoder) defaults(n *node) {
 	d.checkPairs(m, n)
 }
 
-// inherit adds the defaults to a module unless its table has "defaults = false". Flags of the
-// module follow the default ones. Any other key that the module has replaces the default.
+// inherit adds the defaults to a module, unless its table has "defaults = false". The module's flags
+// follow the default flags. Any other key of the module replaces the default.
 func (d *decoder) inherit(m *Module, n *node) {
 	if own := n.fields["defaults"]; own != nil && own.value == false {
 		return
@@ -96,8 +96,8 @@ func (f FlagSet) count() int {
 	return n
 }
 
-// axis returns the table of an axis in the table of a module or of [defaults], nil if it declares
-// no axis of that name.
+// axis returns the table of an axis in n, the table of a module or of [defaults]. It returns nil if n
+// declares no axis of that name.
 func (n *node) axis(a Axis) *node {
 	if axes := n.fields["axis"]; axes != nil {
 		return axes.fields[a.Name]
@@ -105,8 +105,9 @@ func (n *node) axis(a Axis) *node {
 	return nil
 }
 
-// failAxis reports a mistake of an axis: at one of its keys ("" is the axis itself) in the module's
-// table n or, if the module inherits the axis, at the module.
+// failAxis reports a mistake of an axis. If the module's table n declares the axis, the position is that
+// of a key of the axis, or of the axis itself for the key "". If the module inherits the axis, the
+// position is that of the module.
 func (d *decoder) failAxis(n *node, a Axis, key string, e *Error) {
 	at := n.axis(a)
 	switch {

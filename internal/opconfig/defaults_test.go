@@ -190,15 +190,15 @@ func defaultsMistakes() map[string]mistake {
 		"defaults, axis without all": {"[defaults.axis.‸‸dtype]\nargument='x'\n" + in(""),
 			[]string{`defaults.axis.dtype has no "values"`, `defaults.axis.dtype has no "define"`}},
 		"defaults, equal axes": {"[defaults.axis.a]\n" + dtype + "[defaults.axis.b]\nargument='w'\nvalues=['bool']\ndefine=‸'D'\n" +
-			op("name='f'\nschema='(Tensor x, Tensor w)->()'"), []string{`axis "a" has this define already`}},
+			op("name='f'\nschema='(Tensor x, Tensor w)->()'"), []string{`axis "a" already has this define`}},
 		"defaults, of another module": {in("‸default = true"), []string{`unknown key "default" in module.module_a; did you mean "defaults"?`}},
 		"defaults of a module":        {in("defaults = ‸'no'"), []string{`defaults must be true or false, got a string`}},
 		"inherited axis, optional": {"[defaults.axis.dtype]\n" + dtype + "[module.‸module_a]\n" + op("name='f'\nschema='(Tensor? x=None)->()'"),
-			[]string{`axis "dtype", which [defaults] has at config/main.toml:1:16: argument "x" of f is Tensor?; expected a Tensor that every ` +
-				`call gives`}},
+			[]string{`axis "dtype", which [defaults] has at config/main.toml:1:16: argument "x" of f is Tensor?; expected a Tensor that is ` +
+				`not optional`}},
 		"inherited axis, define": {"[defaults.axis.dtype]\n" + dtype +
 			op("name='f'\nschema='(Tensor x, Tensor w)->()'\n[module.module_a.axis.other]\nargument='w'\nvalues=['bool']\ndefine=‸'D'"),
-			[]string{`axis "dtype" has this define already`}},
+			[]string{`axis "dtype" already has this define`}},
 		"inherited axes, too many": {"[defaults.axis.dtype]\n" + dtype + "[module.‸module_a]\n" +
 			op("name='f'\nschema='(Tensor x, Tensor a, Tensor b, Tensor c, Tensor d)->()'\n"+more("a", "b", "c", "d")),
 			[]string{`module_a has more than 4 axes, those of [defaults] included`}},

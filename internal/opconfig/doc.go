@@ -2,8 +2,8 @@
 // which they are built, and the operators in them.
 //
 // The language is strict TOML without expressions. Tables and conditions select by target;
-// ${VARIABLE}, from a short list, inserts settings of the machine. Every mistake is an *Error
-// with file, line and column. A load reports all mistakes together.
+// ${VARIABLE}, from a short list, inserts settings of the machine. Each mistake is reported as an
+// *Error with file, line and column. A load reports all mistakes together.
 //
 //	include = ["more/*.toml"]           # files, relative to this one
 //
@@ -46,17 +46,17 @@
 //	doc    = "..."
 //	# Bounds on differences between results, instead of those of the type; or out = "exact".
 //	tolerance = { out = { rel = 1e-3, abs = 1e-3 } }
-//	# Calls check these before they run, and describe prints them. A name in a shape is one size in all
+//	# Calls check these before they run, and aiterctl describe prints them. A name in a shape is one size in all
 //	# arguments; "..." stands for any leading dimensions. A type may be that of another argument.
-//	# An output is written as a whole and never read.
+//	# The operator writes all elements of an output and reads none.
 //	args.out = { shape = "(B, D, L)", dtype = ["x"], output = true, doc = "..." }
 //	args.x   = { shape = "(B, D, L)", dtype = ["float32", "float16"], strides = "row-major" }
 //
-//	# Sizes along which a call on host memory is cut, preferred ones first. "D G" cuts both in the same proportion.
+//	# Sizes along which a call on host memory is split, preferred ones first. "D G" splits both in the same proportion.
 //	split = ["B", "D"]
 //
-//	# Launch parameters: values that aiterctl tune measures in place of the operator's plan (aiter/tuning.h), on these targets.
-//	# It varies those that a call with all first values reads.
+//	# Launch parameters: values that aiterctl tune measures in place of the operator's launch plan (aiter/tuning.h), on these targets.
+//	# It varies only those that a call reads if each has its first value.
 //	tune.strip = { values = [16, 32, 64], targets = ["hip", "cuda"], doc = "..." }
 //
 //	[module.module_conv.axis.dtype]     # a property whose values are built separately
@@ -71,38 +71,41 @@
 //	values    = ["1-4", "5", "6-"]      # ranges without gaps, the last one open
 //	define    = "AITER_WIDTH"           # -DAITER_WIDTH_LEAST=1 -DAITER_WIDTH_MOST=4; no _MOST for "6-"
 //
-// An include folder may be absolute, or begin with a variable that is. The key then contains its path, and the
-// content of each file that a compile reads from it. Only a build needs the variable and the folder: if one is
-// missing, the build fails, and [Load] does not.
+// An include folder may be absolute, or begin with a variable whose value is absolute. The keys of the module's
+// units then contain its path, and the content of each file that a compile reads from it. Only a build needs the
+// variable and the folder: if one is missing, the build fails, but [Load] does not.
 //
-// Modules of all files inherit the defaults. Each list of its flags and link_flags
-// follows the default list with the same key. An include, targets, timeout or axis of the module
-// replaces the default one whole. A default axis applies to modules with an operator that has the
+// Modules of all files inherit the defaults. Each list in a module's flags and link_flags follows
+// the default list with the same key. The include, the targets, the timeout or an axis of a module
+// replaces the default as a whole. A default axis applies to modules with an operator that has the
 // argument, and precedes the module's own axes.
 //
 // A module can be built as one library, or in parts. A [Part] names operators that share their
-// sources, and a value of each axis whose argument is in their schemas. A part is made of the
-// sources that list its operators and of those that list none. A source is compiled for a value
-// if an operator in it has the axis's argument. The first range starts at the least size that
+// sources, and a value of each axis whose argument is in their schemas. A part consists of the
+// sources that list its operators and of those that list none. A source is compiled for one value
+// if an operator in it has the axis's argument. The first range starts at the smallest size that
 // the operator accepts; smaller sizes select it too, and the operator reports the error.
 //
-// A condition on an axis lists values of it. A part of another value is made without the source.
-// The conditions of all listed axes must hold. A condition does not count on targets that the axis
-// is not for, or in a part of all values. The whole module thus has the sources of all values: they
-// must link together, and a file is a source once for each target, also with conditions on axes.
-// An operator with a source for a target must have one there for each of its values.
+// A condition on an axis lists values of the axis. A part with another value is built without the
+// source. The conditions on all listed axes must hold. A condition does not apply on targets that the
+// axis does not list, or in a part with all values. The whole module thus has the sources of all
+// values: they must link together, and a file may be a source only once for each target, also with
+// conditions on axes. An operator with a source for a target must have one there for each value.
 //
-// Limits keep a hostile configuration from taking time and memory. All files together:
-// 1 MiB, 1000 files, 20,000 names in keys, arrays and array elements, 100,000 folder entries
-// that globs read, 1 MiB of text from variables. A value: 16 levels of tables and arrays, a key
-// of 1 KiB with the names of its tables, 16 KiB of text; a path 1 KiB. A module: 500 sources
-// (a glob is one), 500 operators, 4096 parts. An operator: 8 launch
-// parameters, 512 combinations of their values on a target. All modules together inherit 1,048,576 flags. Reading stops after 100 mistakes.
+// Limits bound the time and the memory that a hostile configuration can take:
+//   - all files together: 1 MiB, 1000 files, 20,000 names in keys, arrays and array elements,
+//     100,000 folder entries that globs read, 1 MiB of text from variables, 1,048,576 inherited flags
+//   - a value: 16 levels of tables and arrays, a key of 1 KiB with the names of its tables, 16 KiB of
+//     text, 1 KiB of a path
+//   - a module: 500 sources (a glob is one), 500 operators, 4096 parts
+//   - an operator: 8 launch parameters, 512 combinations of their values on a target
 //
-// A flag is accepted if its reads and writes are known. Flags for outputs, steps, dependency
-// files, the target or parts of the toolchain are refused, because the build sets those itself.
-// Unknown flags are refused, and flags that load plugins or read files that the compiler does
-// not report. A script named by HIPCC, NVCC or CXX can add such a flag; its content is in the
-// key. Variables may be used in paths, include folders and flags: AITER_*, ROCM_PATH,
+// Reading stops after 100 mistakes.
+//
+// A flag is accepted if it is known which files it reads and writes. Flags for outputs, steps,
+// dependency files, the target or parts of the toolchain are refused, because the build sets those
+// itself. Unknown flags are refused, and so are flags that load plugins or read files that the compiler
+// does not report. A script that HIPCC, NVCC or CXX names can add such a flag; keys contain the content
+// of the script. Variables may be used in paths, include folders and flags: AITER_*, ROCM_PATH,
 // ROCM_HOME, CUDA_HOME, CUDA_PATH and CK_DIR. "$$" is a dollar sign.
 package opconfig

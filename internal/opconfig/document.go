@@ -27,8 +27,8 @@ func (d *document) position(offset int) Position {
 	return Position{Source: d.source, File: d.file, Line: line, Col: 1 + utf8.RuneCountInString(before)}
 }
 
-// characterAt returns the offset at which the character begins that contains offset: the TOML
-// library may stop within a character.
+// characterAt returns the offset of the first byte of the character that contains the byte at offset.
+// The TOML library may stop within a character.
 func characterAt(src string, offset int) int {
 	for back := 1; back < utf8.UTFMax && back <= offset; back++ {
 		if _, n := utf8.DecodeRuneInString(src[offset-back:]); n > back {
@@ -48,8 +48,8 @@ func lineStarts(src string) []int {
 	return starts
 }
 
-// attach puts the decoded values into the tree. If the two disagree, the values count, with the
-// nearest known place. A fuzz test has found no such case.
+// attach stores the decoded values in the tree. If the two disagree, the values are used, with the
+// nearest known positions. A fuzz test has found no such case.
 func attach(n *node, value any) {
 	n.value = value
 	switch v := value.(type) {

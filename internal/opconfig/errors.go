@@ -9,7 +9,7 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// Error is one mistake in a TOML file.
+// Error reports one mistake in a TOML file.
 type Error struct {
 	Source     string // of [Options]
 	File       string // relative to the root
@@ -37,7 +37,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause, such as a *schema.SyntaxError, or nil.
 func (e *Error) Unwrap() error { return e.cause }
 
-// UnknownModuleError is a module name that the config does not define.
+// UnknownModuleError reports a module that the configuration does not declare.
 type UnknownModuleError struct {
 	Name       string
 	Nearest    []string // the most similar modules, best first
@@ -52,7 +52,7 @@ func (e *UnknownModuleError) Error() string {
 	return fmt.Sprintf("unknown module %q%s", e.Name, suggest(e.Nearest, "modules", e.Known))
 }
 
-// UnknownOpError is an operator name that no module defines.
+// UnknownOpError reports an operator that no module declares.
 type UnknownOpError struct {
 	Name      string
 	Nearest   []string // the most similar operators, best first
@@ -67,7 +67,7 @@ func (e *UnknownOpError) Error() string {
 	return fmt.Sprintf("unknown operator %q%s", e.Name, suggest(e.Nearest, "operators", e.Known))
 }
 
-// maxListed is the number of names up to which an error lists all of them.
+// maxListed is the largest number of names that an error lists.
 const maxListed = 12
 
 // suggest returns the end of an error about an unknown name: the nearest names, else all names if they are few.
@@ -88,7 +88,7 @@ func didYouMean(words []string) string {
 	return "; did you mean " + quoteList(words, " or ") + "?"
 }
 
-// UnsupportedTargetError is a target that a module does not list.
+// UnsupportedTargetError reports a target that a module does not support.
 type UnsupportedTargetError struct {
 	Module    string
 	Target    target.Target
@@ -99,7 +99,7 @@ func (e *UnsupportedTargetError) Error() string {
 	return fmt.Sprintf("%s does not support %s, only %s", e.Module, e.Target, strings.Join(e.Supported, ", "))
 }
 
-// UnknownAxisError is an axis that a module does not have, or a value that an axis
+// UnknownAxisError reports an axis that a module does not have, or a value that an axis
 // does not have.
 type UnknownAxisError struct {
 	Module, Axis, Value string
@@ -132,8 +132,8 @@ func explained(values []string) []string {
 	return list
 }
 
-// NoSourcesError is a supported target for which every source's condition fails, or
-// those of all sources that hold an operator.
+// NoSourcesError reports a supported target for which no source is used, or no source that
+// has the operators of a part: the conditions of all these sources fail.
 type NoSourcesError struct {
 	Module    string
 	Op        string // as in [Part]; "" for all operators
@@ -151,7 +151,7 @@ func (e *NoSourcesError) Error() string {
 		e.Module, e.Target, e.Toolchain)
 }
 
-// DuplicateSourceError is a file that two [[source]] tables of a module name for the
+// DuplicateSourceError reports a file that two [[source]] tables of a module name for the
 // same target, so that it would be compiled and linked twice.
 type DuplicateSourceError struct {
 	Module, Source string
@@ -164,7 +164,7 @@ func (e *DuplicateSourceError) Error() string {
 		e.Module, e.Source, e.Target, e.First, e.Second)
 }
 
-// VersionError is a toolchain version that cannot be compared with a condition.
+// VersionError reports a toolchain version that cannot be compared with a condition.
 type VersionError struct {
 	Version   string // of the toolchain
 	Condition string // such as ">=6.0"

@@ -6,8 +6,8 @@ import (
 	"unicode"
 )
 
-// allowedVariables returns the variables that ${NAME} may use besides AITER_*. The list is short,
-// so that a config cannot depend on hidden settings of a machine.
+// allowedVariables returns the variables that ${NAME} may name in addition to AITER_*. The list is short,
+// so that a configuration cannot depend on hidden settings of a machine.
 func allowedVariables() []string {
 	return []string{"CK_DIR", "CUDA_HOME", "CUDA_PATH", "ROCM_HOME", "ROCM_PATH"}
 }
@@ -23,7 +23,7 @@ func (c *Config) addVariable(name string) {
 }
 
 // expand replaces ${NAME} and ${NAME:-default} in a string; "$$" is a dollar sign.
-// As in a shell, the default also stands in for a variable that is set but empty.
+// As in a shell, the default also replaces a variable that is set but empty.
 // The result is never split into several arguments.
 func (d *decoder) expand(s string, n *node) (string, bool) {
 	var b strings.Builder
@@ -59,7 +59,7 @@ func (d *decoder) expand(s string, n *node) (string, bool) {
 	}
 }
 
-// variable returns the value for the text between the braces.
+// variable returns the value of the variable that the text between the braces names.
 func (d *decoder) variable(inner string, at func() int) (string, bool) {
 	name, fallback, hasDefault := strings.Cut(inner, ":-")
 	if !isIdentifier(name) {

@@ -7,15 +7,15 @@ import (
 	"github.com/aiter-go/aiter/internal/spelling"
 )
 
-// A config may give only flags whose reads and writes are known. Programs accept options under several spellings, GNU ld
-// also abbreviated, so that a list of dangerous flags alone is never complete.
+// A configuration may use only flags of which it is known which files they read and write. A list of dangerous flags would not be
+// enough: programs accept an option under several names, and GNU ld accepts abbreviations.
 
-// flagRules are the flags of one program.
+// flagRules are the rules for the flags of one program.
 type flagRules struct {
-	refused []flagRule             // with the reason of each
-	allowed string                 // patterns of all others; see matches
-	bare    func(word string) bool // for words without "-", nil: none
-	files   func(flag string) bool // for flags that name files; nil: only refused flags do
+	refused []flagRule             // patterns of flags that are refused, with the reasons
+	allowed string                 // patterns of flags that are allowed; see matchesAllowed
+	bare    func(word string) bool // reports whether a word without "-" is allowed; nil: none is
+	files   func(flag string) bool // reports whether a flag names a file; nil: only refused flags do
 }
 
 type flagRule struct{ reason, patterns string }
@@ -23,7 +23,7 @@ type flagRule struct{ reason, patterns string }
 // refusal is the reason why a flag is not allowed, and the flag that was probably meant.
 type refusal struct{ reason, nearest string }
 
-// refuse returns the reason why an argument is not allowed, the zero refusal if it is.
+// refuse returns the reason why an argument is not allowed, the zero refusal if it is allowed.
 func (r *flagRules) refuse(flag string) refusal {
 	switch {
 	case strings.HasPrefix(flag, "@"):
@@ -96,7 +96,7 @@ func matchesAllowed(patterns, flag string) bool {
 // isCommand reports whether a shell would run a command in a flag. nvcc runs its steps by a shell.
 func isCommand(flag string) bool { return strings.Contains(flag, "$(") || strings.Contains(flag, "`") }
 
-// shellMarks divide commands of a shell or redirect their files.
+// shellMarks are the characters that separate commands of a shell or redirect their input and output.
 const shellMarks = ";|&<>"
 
 // throughShell reports whether nvcc puts the value of a flag into the command line of a shell without quotes.
@@ -104,7 +104,7 @@ func throughShell(outer string) bool {
 	return !slices.Contains([]string{"-Wp", "-Wa", "-Xpreprocessor", "-Xassembler"}, outer) && !strings.HasPrefix(outer, "-Xarch_")
 }
 
-// isDivided reports whether a shell would divide a flag that nvcc forwards. nvcc quotes the names of macros and files.
+// isDivided reports whether a shell would split a flag that nvcc forwards. nvcc quotes the names of macros and files.
 func isDivided(flag string) bool {
 	return strings.HasPrefix(flag, "-") && strings.ContainsAny(flag, shellMarks+" ") && !matchesAny("-D* -U* -i* -L* -l* -T*", flag)
 }
@@ -112,8 +112,8 @@ func isDivided(flag string) bool {
 // isThreads reports whether a flag sets nvcc's number of threads.
 func isThreads(flag string) bool { return flag == "--threads" || flag == "-threads" || flag == "-t" }
 
-// passesOn returns the rules of the program to which a flag passes its value on, false for
-// other flags.
+// passesOn returns the rules of the program to which the flag outer passes its value. ok is false
+// for other flags.
 func passesOn(outer string) (rules *flagRules, ok bool) {
 	switch outer {
 	case "-Wl", "-Xlinker", "-Xoffload-linker", "--linker-options":
@@ -140,11 +140,11 @@ func passesOn(outer string) (rules *flagRules, ok bool) {
 // flagCheck checks the arguments of a list in their order.
 type flagCheck struct {
 	rules *flagRules
-	outer string // flag of the last value that was passed on
-	inner string // that value
+	outer string // the last flag that passes its value to another program
+	inner string // its value
 }
 
-// flag checks an argument that is not the value of the one before.
+// flag checks an argument that is not the value of the flag before it.
 func (c *flagCheck) flag(flag string) refusal {
 	if _, passes := passesOn(flag); passes {
 		return refusal{} // its value follows

@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	reasonFile     = "its contents would not be part of the key; write the flags in the config"
+	reasonFile     = "its contents would not be part of the key; write the flags in the configuration"
 	reasonOutput   = "the build names its own outputs"
 	reasonStep     = "the build chooses the steps of the compiler"
 	reasonDeps     = "the build writes the dependency file itself"
@@ -17,17 +17,17 @@ const (
 		"-idirafter"
 	reasonRepeat    = "the build sets it so that equal inputs give identical outputs"
 	reasonPaths     = "it writes paths or the command line, which differ from build to build, into the object"
-	reasonMachine   = "the result would depend on the machine that compiles, which the key does not hold"
+	reasonMachine   = "the result would depend on the machine that compiles, which is not part of the key"
 	reasonToolchain = "it would replace a part of the toolchain that the key already identifies; set HIPCC, ROCM_PATH, CUDA_HOME or CXX"
-	reasonPlugin    = "it loads code into the toolchain that the key does not hold"
+	reasonPlugin    = "it loads code into the toolchain that is not part of the key"
 	reasonUnlisted  = "it reads files that the compiler does not report, so the build would not detect their changes"
 	reasonNamesFile = "it names a file that the build neither watches nor keeps"
 	reasonExtra     = "it writes files beside the object"
 	reasonNoFlag    = "it does not start with \"-\"; sources go into [[source]], libraries are written -lNAME"
-	reasonCommand   = "a shell may divide it, or run a command in it whose result the key does not hold"
+	reasonCommand   = "a shell may split it, or run a command in it whose result is not part of the key"
 	reasonNoNumber  = "its value is not a number of threads"
-	reasonUnknown   = "its reads and writes are not known; give it in a wrapper script named by HIPCC, NVCC or CXX, whose content is in " +
-		"the key"
+	reasonUnknown   = "it is not known which files it reads and writes; put it into a wrapper script, whose content is part of the key, " +
+		"and set HIPCC, NVCC or CXX to the script"
 )
 
 // refusedFlags returns the refused flags of compilers in all known spellings, with the reasons.
@@ -141,7 +141,7 @@ func cc1Words() *flagRules {
 }
 
 // linkerWords returns the rules for GNU ld and LLD, which report the files that they read. A
-// word without "-" is such a file or the value of the word before.
+// word without "-" is such a file, or the value of the word before it.
 func linkerWords() *flagRules {
 	return &flagRules{
 		refused: []flagRule{
@@ -226,8 +226,8 @@ func isPlainWord(word string) bool {
 	})
 }
 
-// llvmWords returns the rules for LLVM's thousands of options. The name of an option shows
-// whether it names a file.
+// llvmWords returns the rules for LLVM's thousands of options. Words in the name of an option tell
+// whether its value is a file; see namesFile.
 func llvmWords() *flagRules {
 	plugins := flagRule{reasonPlugin,
 		"-load=* --load=* -load -load-pass-plugin* --load-pass-plugin* -exec-on-* --exec-on-* -print-changed-* --print-changed-*"}
@@ -241,7 +241,7 @@ func llvmWords() *flagRules {
 	return &flagRules{refused: []flagRule{plugins, files}, files: namesFile, allowed: "-* -*=*", bare: isPlainWord}
 }
 
-// namesFile reports, by the words in its name, whether an option of LLVM names a file.
+// namesFile reports whether an option of LLVM takes a file, which words in the name of the option tell.
 func namesFile(option string) bool {
 	name, _, _ := strings.Cut(option, "=")
 	for word := range strings.SplitSeq(name, "-") {

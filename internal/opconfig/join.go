@@ -8,12 +8,12 @@ import (
 	"slices"
 )
 
-// BuiltinName is the name of the sources that the program contains, in messages.
+// BuiltinName is the name that messages use for the sources in the program.
 const BuiltinName = "the sources in this program"
 
-// Join returns the modules of several configurations as one. Each of them keeps its own root, so
-// that the result has no Files, Sums and Globs; see [Config.Joined]. Names of modules and
-// operators must be unique. The error joins a *ClashError for each that is not.
+// Join returns one configuration with the modules of several. Each of them keeps its own root, so
+// the result has no Files, Sums and Globs; see [Config.Joined]. Names of modules and
+// operators must be unique. The error joins a *ClashError for each name that is not.
 func Join(configs ...*Config) (*Config, error) {
 	all := &Config{modules: map[string]*Module{}, ops: map[string]opRef{}, joined: configs}
 	var clashes []error
@@ -41,7 +41,7 @@ func Join(configs ...*Config) (*Config, error) {
 	return all, nil
 }
 
-// Joined returns the configurations of which c is made by [Join], else c itself.
+// Joined returns the configurations from which [Join] made c, or c itself.
 func (c *Config) Joined() []*Config {
 	if c.joined == nil {
 		return []*Config{c}
@@ -49,7 +49,8 @@ func (c *Config) Joined() []*Config {
 	return c.joined
 }
 
-// Only returns the configuration with one of its modules. The files are the same.
+// Only returns a copy of the configuration with only one of its modules, and with the same files. The error is an
+// *UnknownModuleError.
 func (c *Config) Only(module string) (*Config, error) {
 	m, err := c.Module(module)
 	if err != nil {
@@ -83,8 +84,8 @@ type ClashError struct {
 }
 
 func (e *ClashError) Error() string {
-	return fmt.Sprintf("%s %q is in %s at %s and in %s at %s; names are unique across sources: rename one of them, or leave out one of "+
-		"the sources",
+	return fmt.Sprintf("%s %q is in %s at %s and in %s at %s; names must be unique among all sources: rename one of them, or leave out "+
+		"one of the sources",
 		e.What, e.Name, e.First.source(), e.First.inSource(), e.Second.source(), e.Second.inSource())
 }
 

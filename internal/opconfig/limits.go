@@ -24,17 +24,17 @@ const (
 	maxParts     = 4096     // operators of a module times the combinations of its axes' values
 )
 
-// excess is the first place of a file that is beyond a limit.
+// excess is the first position in a file that exceeds a limit.
 type excess struct {
 	at  int
 	msg string
 }
 
-// place is the scanner's position: the number of tables and arrays around it, and the bytes of
-// their names.
-type place struct{ depth, bytes int }
+// nesting describes the tables and arrays around the scanner's position: their number, and the bytes
+// of their names.
+type nesting struct{ depth, bytes int }
 
-// exceed notes that a limit is exceeded, and ends the scan.
+// exceed records that a limit is exceeded, unless another one is already, and ends the scan.
 func (s *scanner) exceed(at int, format string, args ...any) {
 	if s.over == nil {
 		s.over = &excess{at, fmt.Sprintf(format, args...)}
@@ -62,7 +62,7 @@ func (s *scanner) count(at int) {
 	}
 }
 
-// measure limits the text of a scalar, which begins at offset at and ends at the scanner.
+// measure limits the text of a scalar, which begins at offset at and ends at the scanner's position.
 func (s *scanner) measure(at int) {
 	if n := s.pos - at; n > maxString {
 		s.exceed(at, "a value of %d bytes is too long: expected at most %d", n, maxString)
@@ -70,7 +70,7 @@ func (s *scanner) measure(at int) {
 }
 
 // full reports whether reading stops because of too many mistakes.
-func (l *loader) full() bool { return len(l.problems) >= maxMistakes }
+func (l *loader) full() bool { return len(l.mistakes) >= maxMistakes }
 
 // countedFS bounds the folder entries that a load reads. If two symlinks lead back to their own
 // folder, each level of a glob doubles the number of entries.
@@ -100,8 +100,8 @@ func (c *countedFS) Stat(name string) (fs.FileInfo, error) { return fs.Stat(c.FS
 
 func (c *countedFS) usedUp() bool { return c.left < 0 }
 
-// checkSize limits the size of a module, because builds compare its operators with each other
-// and with its sources, and name every part.
+// checkSize limits the size of a module, because the cost of builds grows with it: they compare its
+// operators with each other and with its sources, and name every part.
 func (d *decoder) checkSize(m *Module, n *node) {
 	switch {
 	case len(m.Sources) > maxSources:

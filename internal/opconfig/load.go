@@ -15,9 +15,9 @@ import (
 
 // Options are the options of [Load].
 type Options struct {
-	// Env looks up the variables for ${NAME}; os.LookupEnv fits. nil: none is set.
+	// Env looks up a variable for ${NAME}, as os.LookupEnv does. nil: no variable is set.
 	Env func(name string) (value string, ok bool)
-	// Source names the root in errors and positions: its folder on disk. "": the sources in the program.
+	// Source is the name of the root in errors and positions, such as its folder on disk. "": the sources in the program.
 	Source string
 }
 
@@ -37,12 +37,12 @@ func Load(fsys fs.FS, path string, opts Options) (*Config, error) {
 		exists: map[string]fs.FileMode{},
 	}
 	if err := l.file(path); err != nil {
-		l.problems = append(l.problems, &Error{File: path, Msg: err.Error(), cause: err})
+		l.mistakes = append(l.mistakes, &Error{File: path, Msg: err.Error(), cause: err})
 	}
-	if len(l.cfg.Modules) == 0 && len(l.problems) == 0 {
-		l.problems = append(l.problems, &Error{File: path, Line: 1, Col: 1, Msg: "no module is defined; write a [module.module_NAME]"})
+	if len(l.cfg.Modules) == 0 && len(l.mistakes) == 0 {
+		l.mistakes = append(l.mistakes, &Error{File: path, Line: 1, Col: 1, Msg: "no module is defined; write a [module.module_NAME]"})
 	}
-	if len(l.problems) > 0 {
+	if len(l.mistakes) > 0 {
 		return nil, l.joined()
 	}
 	return l.cfg, nil
@@ -52,34 +52,34 @@ type loader struct {
 	fsys     *countedFS
 	env      func(string) (string, bool)
 	cfg      *Config
-	problems []*Error
+	mistakes []*Error
 	chain    []string               // files being read, the including ones first
 	exists   map[string]fs.FileMode // path -> mode; see mode
 
 	bytes, values, expanded, inherited int // of all files, as the limits count them
 }
 
-// joined sorts the mistakes by file: included files are read between others.
+// joined returns all mistakes as one error, sorted by file and position.
 func (l *loader) joined() error {
-	slices.SortStableFunc(l.problems, func(a, b *Error) int {
+	slices.SortStableFunc(l.mistakes, func(a, b *Error) int {
 		return cmp.Or(
 			cmp.Compare(slices.Index(l.cfg.Files, a.File), slices.Index(l.cfg.Files, b.File)),
 			cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col))
 	})
 	if l.full() {
-		last := *l.problems[len(l.problems)-1]
+		last := *l.mistakes[len(l.mistakes)-1]
 		last.Msg, last.Suggestion, last.cause = fmt.Sprintf("reading stopped after %d mistakes; correct these first", maxMistakes), "", nil
-		l.problems = append(l.problems, &last)
+		l.mistakes = append(l.mistakes, &last)
 	}
-	errs := make([]error, len(l.problems))
-	for i, p := range l.problems {
+	errs := make([]error, len(l.mistakes))
+	for i, p := range l.mistakes {
 		p.Source = l.cfg.Source
 		errs[i] = p
 	}
 	return errors.Join(errs...)
 }
 
-// file reads one TOML file. Mistakes in it go to l.problems; the error reports an unreadable
+// file reads one TOML file. Mistakes in it go to l.mistakes; the error reports an unreadable
 // file.
 func (l *loader) file(name string) error {
 	if slices.Contains(l.cfg.Files, name) {
@@ -126,8 +126,8 @@ func readFile(fsys fs.FS, name string, limit int) (string, error) {
 	return string(text), nil
 }
 
-// config reads a whole file. The defaults come first, because the modules need them, then the
-// files that it includes, so that its own modules follow theirs.
+// config reads a whole file. It reads the defaults first, because the modules need them, then the
+// included files, so that the file's own modules follow theirs.
 func (d *decoder) config(root *node) {
 	if n := root.fields["defaults"]; n != nil {
 		d.defaults(n)
@@ -143,10 +143,10 @@ func (d *decoder) config(root *node) {
 	})
 }
 
-// builtin reads the key that leaves out the modules of aiter.
+// builtin reads the key "builtin", which is false in a file that leaves out the modules of aiter.
 func (d *decoder) builtin(n *node) {
 	if first := d.chain[0]; d.doc.file != first {
-		d.fail(n.key, "builtin is in an included file; it is about all modules, so write it in %s", first)
+		d.fail(n.key, "builtin is in an included file; it applies to all modules, so write it in %s", first)
 		return
 	}
 	d.bool(n, "builtin")

@@ -30,7 +30,7 @@ func (d *decoder) modules(n *node) {
 }
 
 func (d *decoder) module(name string, n *node) {
-	m, before := &Module{Name: name, Pos: d.doc.position(n.key)}, len(d.problems)
+	m, before := &Module{Name: name, Pos: d.doc.position(n.key)}, len(d.mistakes)
 	if !isModuleName(name) {
 		m.Name = quoteList([]string{name}, "") // in the messages below
 		d.add(n.key, &Error{
@@ -61,7 +61,7 @@ func (d *decoder) module(name string, n *node) {
 	d.checkHolders(m, n)
 	d.checkAxes(m, n)
 	d.checkConditions(m, n)
-	if len(d.problems) == before {
+	if len(d.mistakes) == before {
 		d.checkCovered(m, n)
 	}
 }
@@ -193,17 +193,17 @@ func (d *decoder) nameSchema(op *Op, n *node) {
 	op.Schema.Name = op.Name
 }
 
-// checkOverlap reports a file that two sources name for the same target. It ignores sources with
-// a condition on the toolchain, whose version only Resolve has. Conditions on axes do not count, because the whole
-// module has the sources of all values.
+// checkOverlap reports a file that two sources name for the same target. It ignores sources with a
+// condition on the toolchain, because only Resolve knows the version of the toolchain. It ignores
+// conditions on axes, because the whole module has the sources of all values.
 func (d *decoder) checkOverlap(m *Module, n *node) {
 	first := map[fileTarget]int{}
 	for i, s := range m.Sources {
 		if at, earlier, found := overlap(s, i, first); found {
-			msg := fmt.Sprintf("%s is a source already at %s, for %s too; make their \"when\" exclude each other", at.file, m.Sources[earlier].Pos,
+			msg := fmt.Sprintf("%s is already a source at %s, also for %s; make their \"when\" exclude each other", at.file, m.Sources[earlier].Pos,
 				at.arch)
 			if len(s.When.Axis)+len(m.Sources[earlier].When.Axis) > 0 {
-				msg += "; conditions on axes do not, because the whole module has the sources of all values"
+				msg += "; conditions on axes do not count, because the whole module has the sources of all values"
 			}
 			d.fail(n.fields["source"].items[i].key, "%s", msg)
 		}
@@ -212,8 +212,8 @@ func (d *decoder) checkOverlap(m *Module, n *node) {
 
 type fileTarget struct{ file, arch string }
 
-// overlap finds a file and a known target of s that an earlier source has too. It adds those of
-// s, the i-th source, to first.
+// overlap finds a file and a known target of s, the i-th source, that an earlier source has too. first
+// maps each file and target to the first source that has them; overlap adds those of s.
 func overlap(s Source, i int, first map[fileTarget]int) (at fileTarget, earlier int, found bool) {
 	for _, arch := range s.When.architectures() {
 		for _, file := range s.Files {

@@ -8,13 +8,13 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// Part names the part of a module that is built as one library. The zero Part is the whole
+// Part names a part of a module, which is built as one library. The zero Part is the whole
 // module: every operator, every value of each axis. Equal parts have equal values.
 type Part struct {
-	// Op is the first of the operators that share its sources; "" for all.
+	// Op is the first of the operators that share the sources of the part; "" for all operators.
 	Op string
-	// Values are one value for each of some axes, in the order of the config:
-	// "dtype=float16,width=1-4". The part holds all values of the other axes.
+	// Values has one value for each of some axes, in the order of the configuration:
+	// "dtype=float16,width=1-4". The part has all values of the other axes.
 	Values string
 }
 
@@ -26,7 +26,7 @@ func (s Part) Whole() bool { return s == Part{} }
 func (s Part) String() string { return strings.TrimSpace(s.Op + " " + s.Values) }
 
 // Part returns the part that a call of op on t needs. value returns the call's value of an axis.
-// Part fails with an *UnknownAxisError if the axis does not have that value.
+// The error is an *UnknownAxisError if the axis does not have that value.
 func (m *Module) Part(op *Op, t target.Target, value func(Axis) string) (Part, error) {
 	var values []string
 	for _, a := range m.Axes {
@@ -39,12 +39,12 @@ func (m *Module) Part(op *Op, t target.Target, value func(Axis) string) (Part, e
 		}
 		values = append(values, a.Name+"="+v)
 	}
-	return Part{Op: m.family(op.Name), Values: strings.Join(values, ",")}, nil
+	return Part{Op: m.partOp(op.Name), Values: strings.Join(values, ",")}, nil
 }
 
-// family returns the first operator that is in the same sources as op, "" if all operators of
-// the module are.
-func (m *Module) family(op string) string {
+// partOp returns the operator that names the parts with op: the first operator in the same sources. It
+// returns "" if all operators of the module are in the same sources.
+func (m *Module) partOp(op string) string {
 	sources := m.holders(op)
 	first, all := "", true
 	for _, other := range m.Ops {
@@ -68,8 +68,8 @@ type Selection struct {
 	Values map[string][]string
 }
 
-// Parts returns the parts that calls of the selected operators on t need, each once. If no
-// operators are selected, it takes those with a source for t. It fails with an *UnknownOpError
+// Parts returns the parts that calls of the selected operators on t need, each once. Without selected
+// operators it returns the parts of all operators with a source for t. The error is an *UnknownOpError
 // or an *UnknownAxisError.
 func (m *Module) Parts(t target.Target, sel Selection) ([]Part, error) {
 	values := map[string][]string{}
@@ -90,7 +90,7 @@ func (m *Module) Parts(t target.Target, sel Selection) ([]Part, error) {
 			return nil, &UnknownOpError{Name: name, Nearest: spelling.Nearest(name, m.opNames()), Known: m.opNames()}
 		}
 		for _, v := range m.combinations(&m.Ops[i], t, values) {
-			if s := (Part{m.family(name), v}); !slices.Contains(parts, s) {
+			if s := (Part{m.partOp(name), v}); !slices.Contains(parts, s) {
 				parts = append(parts, s)
 			}
 		}
@@ -98,13 +98,13 @@ func (m *Module) Parts(t target.Target, sel Selection) ([]Part, error) {
 	return parts, nil
 }
 
-// has reports whether a source that holds the operator is for t. Conditions on axes do not count: checkCovered
+// has reports whether a source with the operator is used for t. It ignores conditions on axes, because checkCovered
 // checks that there is a source for each value.
 func (m *Module) has(op string, t target.Target) bool {
-	return slices.ContainsFunc(m.Sources, func(s Source) bool { return s.When.targets(t) && slices.Contains(m.Holds(s), op) })
+	return slices.ContainsFunc(m.Sources, func(s Source) bool { return s.When.targets(t) && slices.Contains(m.OpsIn(s), op) })
 }
 
-// combinations returns all combinations of the selected values of the axes that op depends on
+// combinations returns all combinations of the selected values of the axes on which op depends
 // for t.
 func (m *Module) combinations(op *Op, t target.Target, selected map[string][]string) []string {
 	list := []string{""}
@@ -126,8 +126,8 @@ func (m *Module) combinations(op *Op, t target.Target, selected map[string][]str
 	return list
 }
 
-// Values returns the values of an axis for their names. For an axis by size, a number stands for
-// the range that contains it. It fails with an *UnknownAxisError.
+// Values returns the values of an axis that names stand for. For an axis by size, a number stands for
+// the range that contains it. The error is an *UnknownAxisError.
 func (m *Module) Values(axis string, names []string) ([]string, error) {
 	a, err := m.axis(axis)
 	if err != nil {
@@ -157,7 +157,7 @@ func (m *Module) checkValue(a Axis, value string) error {
 		return nil
 	}
 	e := &UnknownAxisError{Module: m.Name, Axis: a.Name, Value: value, Known: a.Values}
-	if !a.BySize() { // for a wrong range no value is nearest; the message lists all ranges
+	if !a.BySize() { // for a wrong range the message lists all ranges
 		e.Nearest = spelling.Nearest(value, a.Values)
 	}
 	return e
@@ -165,18 +165,18 @@ func (m *Module) checkValue(a Axis, value string) error {
 
 // resolvedPart is a Part with its operators and axes.
 type resolvedPart struct {
-	m      *Module
-	family []string // empty: all operators
-	axes   []Axis
-	chosen []string // one value for each of axes
+	m       *Module
+	members []string // empty: all operators
+	axes    []Axis
+	chosen  []string // one value for each of axes
 }
 
 func (m *Module) resolvePart(s Part) (resolvedPart, error) {
 	p := resolvedPart{m: m}
 	if s.Op != "" {
 		sources := m.holders(s.Op)
-		p.family = slices.DeleteFunc(m.opNames(), func(name string) bool { return !slices.Equal(m.holders(name), sources) })
-		if !slices.Contains(p.family, s.Op) {
+		p.members = slices.DeleteFunc(m.opNames(), func(name string) bool { return !slices.Equal(m.holders(name), sources) })
+		if !slices.Contains(p.members, s.Op) {
 			return p, &UnknownOpError{Name: s.Op, Nearest: spelling.Nearest(s.Op, m.opNames()), Known: m.opNames()}
 		}
 	}
@@ -202,12 +202,12 @@ func (m *Module) resolvePart(s Part) (resolvedPart, error) {
 
 // ops returns the operators of the part that are in a source.
 func (p resolvedPart) ops(s Source) []string {
-	held := slices.Clone(p.m.Holds(s))
-	return slices.DeleteFunc(held, func(name string) bool { return len(p.family) > 0 && !slices.Contains(p.family, name) })
+	held := slices.Clone(p.m.OpsIn(s))
+	return slices.DeleteFunc(held, func(name string) bool { return len(p.members) > 0 && !slices.Contains(p.members, name) })
 }
 
-// needs reports whether a source belongs to the part for t: it lists an operator of the part, or lists
-// none, so that all operators may need it; and its conditions on axes hold.
+// needs reports whether a source belongs to the part for t. Such a source lists an operator of the part, or
+// lists none, so that all operators may need it. Its conditions on axes hold.
 func (p resolvedPart) needs(s Source, t target.Target) bool {
 	return (len(s.Ops) == 0 || len(p.ops(s)) > 0) && p.meets(s.When, t)
 }
@@ -223,10 +223,10 @@ func (p resolvedPart) meets(w When, t target.Target) bool {
 	return true
 }
 
-// values returns the axis values on which a source depends, and their defines.
+// values returns the part's values of the axes on which a source depends, and the flags that define their macros.
 func (p resolvedPart) values(s Source) (values string, defines []string) {
 	var list []string
-	held := p.m.Holds(s)
+	held := p.m.OpsIn(s)
 	for i, a := range p.axes {
 		depends := slices.ContainsFunc(p.m.Ops, func(op Op) bool { return slices.Contains(held, op.Name) && a.Of(&op) })
 		if depends {

@@ -12,8 +12,8 @@ import (
 	"github.com/aiter-go/aiter/internal/spelling"
 )
 
-// rootPath cleans a path that is relative to the root. reason is why the path is refused, "" if
-// it is not.
+// rootPath cleans a path that is relative to the root. reason is the reason why the path is refused,
+// "" if it is accepted.
 func rootPath(p string) (clean, reason string) {
 	if reason := unfitPath(p); reason != "" {
 		return "", reason
@@ -23,7 +23,7 @@ func rootPath(p string) (clean, reason string) {
 	}
 	clean = path.Clean(p)
 	if clean == ".." || strings.HasPrefix(clean, "../") {
-		return "", "leaves the project's root"
+		return "", "is outside of the project's root"
 	}
 	if !fs.ValidPath(clean) {
 		return "", "is not a valid path"
@@ -31,7 +31,7 @@ func rootPath(p string) (clean, reason string) {
 	return clean, ""
 }
 
-// unfitPath returns why no file can have the path, "" if one can.
+// unfitPath returns the reason why a path is refused on its own, "" if it is accepted.
 func unfitPath(p string) string {
 	switch {
 	case len(p) > maxPath:
@@ -46,7 +46,7 @@ func unfitPath(p string) string {
 
 func hasMeta(p string) bool { return strings.ContainsAny(p, "*?[") }
 
-// files returns the files that a clean path or glob names. It reports a mistake if there are
+// files returns the files that a clean path or glob names. It reports a mistake if there is
 // none.
 func (d *decoder) files(p, what string, n *node) []string {
 	if hasMeta(p) {
@@ -144,7 +144,7 @@ func (d *decoder) path(n *node, what string) (string, bool) {
 	return p, p != ""
 }
 
-// inRoot cleans a path relative to the root. It reports a mistake and returns "" if there can be no such path.
+// inRoot cleans a path relative to the root. If the path is refused, it reports a mistake and returns "".
 func (d *decoder) inRoot(s, what string, n *node) string {
 	p, reason := rootPath(s)
 	if reason != "" {
@@ -185,7 +185,7 @@ func (d *decoder) treeFolder(m *Module, s string, n *node) {
 		return
 	}
 	if first, _, _ := strings.Cut(p, "/"); first == Mount {
-		d.fail(n.at, "include folder %q: every module finds the headers of aiter without an entry for them", p)
+		d.fail(n.at, "include folder %q: leave it out; every module finds the headers of aiter without it", p)
 		return
 	}
 	mode, err := d.mode(p)
@@ -202,8 +202,8 @@ func (d *decoder) treeFolder(m *Module, s string, n *node) {
 	}
 }
 
-// outsideFolder adds the include folder dir, an absolute path. Only a build needs the folder: a machine
-// with prebuilt libraries does not have it.
+// outsideFolder adds the include folder dir, an absolute path. The folder need not exist, because only a
+// build needs it: a machine with prebuilt libraries may not have it.
 func (d *decoder) outsideFolder(m *Module, text, dir string, n *node) {
 	if reason := unfitPath(dir); reason != "" {
 		d.fail(n.at, "include folder %q %s", dir, reason)
@@ -222,8 +222,8 @@ func (m *Module) addOutside(text string, folder OutsideFolder) {
 	}
 }
 
-// unsetVariable returns the variable with which a text begins, if it may be used, has no default and
-// is not set; else "".
+// unsetVariable returns the variable with which a text begins if the variable is allowed, has no default
+// and is not set; else "".
 func (d *decoder) unsetVariable(text string) string {
 	inner, found := strings.CutPrefix(text, "${")
 	name, _, closed := strings.Cut(inner, "}")

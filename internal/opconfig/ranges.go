@@ -10,7 +10,7 @@ import (
 
 const (
 	// maxDimension is the last dimension that a tensor of package tensor can have.
-	maxDimension = 31
+	maxDimension = 31 // tensor.MaxRank - 1
 	// maxBound keeps the macros of a range within C's int.
 	maxBound = math.MaxInt32
 )
@@ -20,12 +20,12 @@ type Range struct {
 	Least, Most int64 // Most is [math.MaxInt64] for an open range
 }
 
-// Holds reports whether a size is within the range.
-func (r Range) Holds(size int64) bool { return r.Least <= size && size <= r.Most }
+// Contains reports whether a size is within the range.
+func (r Range) Contains(size int64) bool { return r.Least <= size && size <= r.Most }
 
 func (r Range) open() bool { return r.Most == math.MaxInt64 }
 
-// Ranges ascend without gaps. The last one is open.
+// Ranges are the ranges of an axis, in ascending order and without gaps. The last one is open.
 type Ranges []Range
 
 // Of returns the index of the range that contains a size. It returns 0 for sizes below the first
@@ -39,7 +39,7 @@ func (rs Ranges) Of(size int64) int {
 	return 0 // not reached: the last range is open
 }
 
-// ParseRange reads a range in the form of the config: "2-4", "4" for one size, "5-" for an open
+// ParseRange reads a range as it is written in the configuration: "2-4", "4" for one size, "5-" for an open
 // range.
 func ParseRange(s string) (Range, bool) {
 	least, most, more := strings.Cut(s, "-")
@@ -61,11 +61,11 @@ func ParseSize(s string) (int64, bool) {
 	return n, err == nil && n >= 0 && s == strconv.FormatInt(n, 10)
 }
 
-// named returns the value for its name. For an axis by size, a number stands for the range that
-// contains it.
+// named returns the value that a name stands for. For an axis by size, a number stands for the range that
+// contains it. Any other name stands for itself.
 func (a Axis) named(name string) string {
 	size, ok := ParseSize(name)
-	i := slices.IndexFunc(a.Ranges, func(r Range) bool { return r.Holds(size) })
+	i := slices.IndexFunc(a.Ranges, func(r Range) bool { return r.Contains(size) })
 	if !ok || i < 0 {
 		return name
 	}
@@ -80,8 +80,8 @@ func (a Axis) macros() []string {
 	return []string{a.Define}
 }
 
-// defines returns the flags of a unit of one value: -DD=float16 or, for an axis by size,
-// -DD_LEAST=1 -DD_MOST=4. For an open range it omits the second.
+// defines returns the flags with which a unit of one value is compiled: for a Define "D" they are
+// -DD=float16 or, for an axis by size, -DD_LEAST=1 -DD_MOST=4. For an open range there is no _MOST.
 func (a Axis) defines(value string) []string {
 	names := a.macros()
 	if !a.BySize() {

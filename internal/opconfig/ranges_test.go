@@ -180,18 +180,18 @@ func rangeMistakes() map[string]mistake {
 		"dimension is a word": {axis("argument='x'\nvalues=['1-']\ndefine='D'\ndimension=‸'1'"),
 			[]string{`dimension must be an integer, got a string`}},
 		"dimension of optional": {strings.Replace(sizes("values=['1-']"), "argument='x'", "argument=‸'b'", 1),
-			[]string{`argument "b" of f is Tensor?; expected a Tensor that every call gives`}},
+			[]string{`argument "b" of f is Tensor?; expected a Tensor that is not optional`}},
 		"two axes, one dimension": {sizes("values=['1-']\n[module.module_a.axis.other]\nargument=‸'x'\ndimension=1\nvalues=['1-2', " +
 			"'3-']\ndefine='E'"),
-			[]string{`axis "dtype" has this dimension of x already`}},
+			[]string{`axis "dtype" already has this dimension of x`}},
 		"two axes by size, one define": {sizes("values=['1-']\n[module.module_a.axis.other]\nargument='x'\ndimension=0\nvalues=['1-']\n" +
 			"define=‸'D'"),
-			[]string{`axis "dtype" has this define already`}},
+			[]string{`axis "dtype" already has this define`}},
 		"two axes, one macro": {sizes("values=['1-']\n[module.module_a.axis.other]\nargument='x'\nvalues=['bool']\ndefine=‸'D_MOST'"),
-			[]string{`axis "dtype" has the macro D_MOST already, which this define would give`}},
+			[]string{`this define gives the macro D_MOST, which axis "dtype" already has`}},
 		"two axes, one macro, by size last": {axis("argument='x'\nvalues=['bool']\ndefine='D_LEAST'\n[module.module_a.axis.other]\n" +
 			"argument='x'\ndimension=0\nvalues=['1-']\ndefine=‸'D'"),
-			[]string{`axis "dtype" has the macro D_LEAST already, which this define would give`}},
+			[]string{`this define gives the macro D_LEAST, which axis "dtype" already has`}},
 		"ranges all wrong": {axis("argument='x'\nvalues=['bool']\ndefine='D'\n[module.module_a.axis.other]\nargument='x'\ndimension=0\n" +
 			"values=[‸'all']\ndefine='E'"),
 			[]string{`bad range "all"`}},

@@ -7,15 +7,15 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// Plan is what to compile and link for one target.
+// Plan lists the units to compile for one target, and what links them.
 type Plan struct {
-	Units     []Unit   // in the order of the config, the files of a glob sorted
+	Units     []Unit   // in the order of the configuration, the files of a glob sorted
 	Include   []string // folders of the module, in search order
 	LinkFlags []string
-	Ops       []string // in the result, in the order of the config
+	Ops       []string // in the library, in the order of the configuration
 }
 
-// Unit is one compilation.
+// Unit is a translation unit: one source file with its flags.
 type Unit struct {
 	Source string   // relative to the root
 	Flags  []string // the module's, then the source's, each as common, vendor, architecture; then the defines of axes
@@ -39,8 +39,8 @@ func (m *Module) CheckTarget(t target.Target) error {
 	return &UnsupportedTargetError{Module: m.Name, Target: t, Supported: m.supported()}
 }
 
-// Resolve returns what to build for t with a toolchain of the given version, which
-// matters only to sources whose "when" has a condition on it. The error is an
+// Resolve returns the plan of the whole module for t, with a toolchain of the given version. Only
+// conditions of sources on the toolchain use the version. The error is an
 // *UnsupportedTargetError, *NoSourcesError, *DuplicateSourceError or *VersionError.
 func (m *Module) Resolve(t target.Target, toolchainVersion string) (Plan, error) {
 	return m.ResolvePart(t, toolchainVersion, Part{})
@@ -84,7 +84,7 @@ func (m *Module) ResolvePart(t target.Target, toolchainVersion string, part Part
 	return plan, nil
 }
 
-// supported returns the targets of the module in the terms of the config.
+// supported returns the targets of the module as the configuration writes them.
 func (m *Module) supported() []string {
 	if len(m.Targets) > 0 {
 		return slices.Clone(m.Targets)
@@ -101,8 +101,8 @@ func (m *Module) supported() []string {
 }
 
 // For returns the flags for t: the common ones, the vendor's, and those of every
-// matching architecture pattern. Patterns with fewer fixed characters come first, because for
-// compilers the last of several flags counts.
+// matching architecture pattern. Patterns with fewer fixed characters come first, because
+// compilers use the last of several contradictory flags.
 func (f FlagSet) For(t target.Target) []string {
 	flags := slices.Clone(f.Common)
 	switch t.Vendor() {

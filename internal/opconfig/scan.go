@@ -3,10 +3,10 @@ package opconfig
 import "strings"
 
 // The TOML library checks the syntax and decodes the values, but does not return the offsets of
-// keys. scanner reads the same text only for the offsets. For a text that the library refuses
-// it returns a tree without a meaning.
+// keys. scanner reads the same text only for the offsets. For a text that the library refuses,
+// its tree has no meaning.
 
-// node is a value of the document with the place it came from.
+// node is a value of the document with its position.
 type node struct {
 	key    int // offset of the key's last part; for an element, of the element
 	at     int // offset of the value; for a table with a header, same as key
@@ -28,15 +28,15 @@ type scanner struct {
 	src  string
 	pos  int
 	root *node
-	dup  *duplicate // the first one
+	dup  *duplicate // the first duplicate, nil for none
 
-	in     place
+	in     nesting
 	values int     // read so far
 	left   int     // limit of values
 	over   *excess // the first limit that is exceeded
 }
 
-// scan reads src into a tree with at most left values.
+// scan reads src into a tree. left is the largest number of values that it may have.
 func scan(src string, left int) *scanner {
 	s := &scanner{src: src, root: &node{}, left: left}
 	table := s.root
@@ -44,12 +44,12 @@ func scan(src string, left int) *scanner {
 		at := s.pos
 		switch {
 		case s.take("[["):
-			s.in = place{}
+			s.in = nesting{}
 			table = s.appendTable(s.keyPath())
 			s.enter(at, 0)
 			s.take("]]")
 		case s.take("["):
-			s.in = place{}
+			s.in = nesting{}
 			table = s.openTable(s.keyPath())
 			s.take("]")
 		default:
@@ -59,23 +59,23 @@ func scan(src string, left int) *scanner {
 	return s
 }
 
-// part is one name of a dotted key.
-type part struct {
+// segment is one name of a dotted key.
+type segment struct {
 	name string
 	at   int
 }
 
 // keyPath reads a dotted key and enters the tables that it names.
-func (s *scanner) keyPath() []part {
-	var parts []part
+func (s *scanner) keyPath() []segment {
+	var segments []segment
 	for {
 		s.skipSpace()
 		at := s.pos
-		parts = append(parts, part{s.keyName(), at})
+		segments = append(segments, segment{s.keyName(), at})
 		s.enter(at, s.pos-at+1)
 		s.skipSpace()
 		if !s.take(".") {
-			return parts
+			return segments
 		}
 	}
 }
@@ -95,14 +95,14 @@ func (s *scanner) keyName() string {
 func (s *scanner) pair(table *node) {
 	start, outer := s.pos, s.in
 	defer func() { s.in = outer }()
-	parts := s.keyPath()
+	segments := s.keyPath()
 	if !s.take("=") || s.pos == start+1 {
 		s.pos = len(s.src) // not TOML: the rest has no meaning
 		return
 	}
 	s.skipSpace()
-	last := parts[len(parts)-1]
-	table = s.descend(table, parts[:len(parts)-1])
+	last := segments[len(segments)-1]
+	table = s.descend(table, segments[:len(segments)-1])
 	value := s.value()
 	value.key, value.closed = last.at, true
 	if old := table.fields[last.name]; old != nil {
@@ -157,9 +157,9 @@ func (s *scanner) elements(closing string, read func()) {
 }
 
 // openTable enters the table of a [header].
-func (s *scanner) openTable(parts []part) *node {
-	last := parts[len(parts)-1]
-	parent := s.descend(s.root, parts[:len(parts)-1])
+func (s *scanner) openTable(segments []segment) *node {
+	last := segments[len(segments)-1]
+	parent := s.descend(s.root, segments[:len(segments)-1])
 	t := parent.fields[last.name]
 	if t == nil {
 		t = &node{key: last.at, at: last.at}
@@ -168,16 +168,16 @@ func (s *scanner) openTable(parts []part) *node {
 		s.duplicate(last, t)
 		return &node{key: last.at, at: last.at}
 	} else {
-		t.key, t.at = last.at, last.at // until now the table was only implied
+		t.key, t.at = last.at, last.at // an earlier key has only implied the table
 	}
 	t.closed = true
 	return t
 }
 
 // appendTable enters a new table of a [[header]].
-func (s *scanner) appendTable(parts []part) *node {
-	last := parts[len(parts)-1]
-	parent := s.descend(s.root, parts[:len(parts)-1])
+func (s *scanner) appendTable(segments []segment) *node {
+	last := segments[len(segments)-1]
+	parent := s.descend(s.root, segments[:len(segments)-1])
 	list := parent.fields[last.name]
 	if list == nil {
 		list = &node{key: last.at, at: last.at, closed: true}
@@ -190,8 +190,8 @@ func (s *scanner) appendTable(parts []part) *node {
 
 // descend follows the leading names of a key and creates the tables that they imply. The name of
 // an array of tables stands for its last table.
-func (s *scanner) descend(n *node, parts []part) *node {
-	for _, p := range parts {
+func (s *scanner) descend(n *node, segments []segment) *node {
+	for _, p := range segments {
 		child := n.fields[p.name]
 		if child == nil {
 			child = &node{key: p.at, at: p.at}
@@ -213,7 +213,7 @@ func (n *node) add(name string, child *node) {
 	n.order = append(n.order, name)
 }
 
-func (s *scanner) duplicate(p part, old *node) {
+func (s *scanner) duplicate(p segment, old *node) {
 	if s.dup == nil {
 		s.dup = &duplicate{name: p.name, first: old.key, next: p.at}
 	}

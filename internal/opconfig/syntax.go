@@ -9,14 +9,14 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// parse returns the document's tree. If the document is not TOML, it reports that and returns nil.
+// parse returns the document's tree. If the document is not valid TOML, parse reports that and returns nil.
 func (d *decoder) parse() *node {
 	if offset, msg := forbidden(d.doc.src); msg != "" {
 		d.fail(offset, "%s", msg)
 		return nil
 	}
 	// The library's memory grows with the square of the depth, and it can be neither
-	// limited nor interrupted. It never gets text beyond the limits.
+	// limited nor interrupted. So it does not get text that exceeds the limits.
 	tree := scan(d.doc.src, maxValues-d.values)
 	d.values += tree.values
 	if tree.over != nil {
@@ -27,7 +27,7 @@ func (d *decoder) parse() *node {
 	values, err := decode(d.doc.src)
 	switch {
 	case dup != nil && (err == nil || strings.Contains(err.Error(), "already been defined")):
-		// The library returns only the place of the second one, and accepts some duplicates.
+		// The library returns only the position of the second one, and accepts some duplicates.
 		d.add(dup.next, &Error{
 			Msg:   fmt.Sprintf("%q is already defined at %s", dup.name, d.doc.position(dup.first)),
 			cause: err,
@@ -43,7 +43,7 @@ func (d *decoder) parse() *node {
 }
 
 // forbidden finds characters that TOML allows nowhere in a file. The library returns only an
-// approximate place for them.
+// approximate position for them.
 func forbidden(src string) (offset int, msg string) {
 	for i, r := range src {
 		switch {
@@ -57,8 +57,8 @@ func forbidden(src string) (offset int, msg string) {
 	return 0, ""
 }
 
-// decode turns a panic of the TOML library into an error. The library panics if it finds its
-// own state inconsistent.
+// decode decodes a document. It returns an error if the TOML library panics, which the library does if
+// it finds its own state inconsistent.
 func decode(src string) (values map[string]any, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -69,7 +69,7 @@ func decode(src string) (values map[string]any, err error) {
 	return values, err
 }
 
-// explain returns the place and the message of a syntax error. The library returns the start and
+// explain returns the offset and the message of a syntax error. The library returns the start and
 // length of the text that it was reading; the mistake is at the end of that text.
 func explain(src string, err error) (offset int, msg string) {
 	var e toml.ParseError

@@ -5,15 +5,15 @@ import (
 	"math"
 )
 
-// Tolerance bounds the difference between two correct results of one written argument:
+// Tolerance bounds the difference between two correct results a and b of one written argument:
 // |a-b| <= Abs + Rel*|b|, in addition to the rounding of their type.
 type Tolerance struct {
-	Exact    bool // equal values, as for copies
+	Exact    bool // the values must be equal, as for copies
 	Rel, Abs float64
 }
 
-// tolerances reads an operator's tolerance table, whose keys are the arguments that the schema
-// declares as written. It checks nothing if the schema is invalid, which is reported elsewhere.
+// tolerances reads an operator's tolerance table. Its keys are the arguments that the schema marks as
+// written. tolerances does nothing if the schema is not valid, because that mistake has been reported.
 func (d *decoder) tolerances(op *Op, n *node) {
 	if n == nil || len(op.Schema.Args) == 0 {
 		return
@@ -26,10 +26,10 @@ func (d *decoder) tolerances(op *Op, n *node) {
 		}
 	}
 	if len(fields) == 0 {
-		d.fail(n.key, "%s has a tolerance, but its schema writes no argument; mark outputs as in Tensor(a!) out", op.Name)
+		d.fail(n.key, "%s has a tolerance, but its schema marks no argument as written; mark outputs as in Tensor(a!) out", op.Name)
 		return
 	}
-	d.table(n, "tolerance of "+op.Name+", whose keys are the arguments it writes", fields)
+	d.table(n, "tolerance of "+op.Name+" (its keys are the written arguments)", fields)
 }
 
 // tolerance reads "exact", or rel and abs.
@@ -50,7 +50,7 @@ func (d *decoder) tolerance(n *node) (t Tolerance) {
 	return t
 }
 
-// bound reads a number that can bound an error.
+// bound reads a number that bounds an error: finite, 0 or more.
 func (d *decoder) bound(n *node, what string) float64 {
 	v, ok := n.value.(float64)
 	if i, whole := n.value.(int64); whole {

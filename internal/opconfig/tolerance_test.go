@@ -36,9 +36,9 @@ func TestTolerance(t *testing.T) {
 
 func TestToleranceMistakes(t *testing.T) {
 	for text, want := range map[string]string{
-		`tolerance = { ‸oot = "exact" }`: `unknown key "oot" in tolerance of op_a, whose keys are the arguments it writes; did you ` +
+		`tolerance = { ‸oot = "exact" }`: `unknown key "oot" in tolerance of op_a (its keys are the written arguments); did you ` +
 			`mean "out"?`,
-		`tolerance = { ‸x = "exact" }`: `unknown key "x" in tolerance of op_a, whose keys are the arguments it writes; expected ` +
+		`tolerance = { ‸x = "exact" }`: `unknown key "x" in tolerance of op_a (its keys are the written arguments); expected ` +
 			`out or state`,
 		`tolerance = { out = ‸"exakt" }`:        `unknown tolerance "exakt"; did you mean "exact"?`,
 		`tolerance = { out = ‸0.1 }`:            `a tolerance must be "exact" or a table with rel and abs, got a float`,
@@ -57,7 +57,7 @@ func TestToleranceMistakes(t *testing.T) {
 	silent := strings.ReplaceAll(withTolerance("‸tolerance = { }"), "(a!)", "")
 	clean, places := split(strings.ReplaceAll(silent, "(b!)", ""))
 	if got := problems(t, clean, nil); len(got) != 1 ||
-		!strings.Contains(got[0], places[0]+": op_a has a tolerance, but its schema writes no argument") {
+		!strings.Contains(got[0], places[0]+": op_a has a tolerance, but its schema marks no argument as written") {
 		t.Errorf("got %q", got)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// LaunchParam is a launch parameter of an operator, with the values that a search measures. Without a value the operator uses
-// its own plan.
+// LaunchParam is a launch parameter of an operator, with the values that a search measures. A call without a value for it uses
+// the operator's own launch plan.
 type LaunchParam struct {
 	Name    string
 	Doc     string
@@ -108,7 +108,8 @@ func (d *decoder) checkCandidates(op *Op, n *node) {
 	}
 }
 
-// CheckLaunchParam returns an *UnknownParamError if the operator has no such launch parameter on the target, or not that value.
+// CheckLaunchParam returns an *UnknownParamError if the operator does not have the launch parameter on the target, or if the
+// parameter does not have the value.
 func (o *Op) CheckLaunchParam(t target.Target, name string, value int64) error {
 	e := &UnknownParamError{Op: o.Name, Target: t.String(), Name: name, Value: value}
 	for _, p := range o.LaunchParams(t) {
@@ -135,7 +136,7 @@ func (e *UnknownParamError) Error() string {
 	case len(e.Values) > 0:
 		return fmt.Sprintf("%s: launch parameter %s is %d; expected one of %v", e.Op, e.Name, e.Value, e.Values)
 	case len(e.Known) == 0:
-		return fmt.Sprintf("%s has no launch parameters on %s; tune.NAME in its configuration declares some", e.Op, e.Target)
+		return fmt.Sprintf("%s has no launch parameters on %s; tune.NAME in its configuration declares one", e.Op, e.Target)
 	}
 	return fmt.Sprintf("%s has no launch parameter %q on %s; expected %s", e.Op, e.Name, e.Target, spelling.OneOf(e.Known))
 }

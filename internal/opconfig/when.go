@@ -10,7 +10,7 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// matches reports whether pattern, a vendor or an architecture with wildcards, names
+// matches reports whether pattern, a vendor or an architecture with wildcards, matches
 // t. A pattern with a colon is compared with the features too.
 func matches(pattern string, t target.Target) bool {
 	name := t.Arch()
@@ -33,8 +33,8 @@ func (w When) targets(t target.Target) bool {
 		(len(w.Arch) == 0 || anyMatches(w.Arch, t))
 }
 
-// holds reports whether all conditions hold. It reads the version only for a condition on the
-// toolchain; the error is then a *VersionError.
+// holds reports whether the conditions on the target and the toolchain hold. It parses the version
+// only if there is a condition on the toolchain; the error is a *VersionError.
 func (w When) holds(t target.Target, version string) (bool, error) {
 	if !w.targets(t) || w.Toolchain == "" {
 		return w.targets(t), nil
@@ -88,7 +88,7 @@ func parseComparison(s string) (comparison, bool) {
 	return comparison{}, false
 }
 
-// holds compares have with the condition. Missing numbers are 0.
+// holds reports whether the version have fulfils the condition. Numbers that a version lacks are 0.
 func (c comparison) holds(have []int) bool {
 	order := compareVersions(have, c.version)
 	switch c.op {
