@@ -100,7 +100,7 @@ func TestCloseWaitsForCalls(t *testing.T) {
 	}
 }
 
-// onBuild runs a function once, after the build of the module.
+// onBuild runs a function once, when the first unit of module_causal_conv1d begins to compile.
 type onBuild struct {
 	once sync.Once
 	do   func()

@@ -8,7 +8,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// CallPieces makes a call of CallHost on the CPU, where CallHost is Call: in pieces, with copies of all arguments.
+// CallPieces makes a call of CallHost on the CPU in pieces, with copies of all arguments. CallHost itself does the same as Call there.
 func (o *Op) CallPieces(ctx context.Context, opts HostOptions, args ...any) error {
 	return o.callPieces(ctx, opts, args, nil)
 }
@@ -33,7 +33,7 @@ func (o *Op) callPieces(ctx context.Context, opts HostOptions, args []any, resul
 	return o.current().callHost(ctx, tensor.Host(), args, nil, nil, result)
 }
 
-// Axes returns the units of the axes along which a call of CallHost is cut.
+// Axes returns the numbers of units of the axes along which a call of CallHost may be split.
 func (o *Op) Axes(args ...any) []int64 { return o.current().hostCall(args, true).Units }
 
 // ClassOf returns the code of the shape class of arguments, ClassWords its words.

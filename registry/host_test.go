@@ -50,7 +50,7 @@ func host(t *testing.T, dt tensor.DType, shape ...int64) *tensor.Tensor {
 	return x
 }
 
-// Calls are cut along the declared sizes that all written arguments have.
+// Calls are split along the declared sizes that all written arguments have.
 func TestAxesOfCalls(t *testing.T) {
 	reg := openShared(t, registry.Options{})
 	f := func(shape ...int64) *tensor.Tensor { return host(t, tensor.Float32, shape...) }

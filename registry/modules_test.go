@@ -89,8 +89,8 @@ func names(r *registry.Registry) (ops []string) {
 	return ops
 }
 
-// Modules in the program and in folders, with either place of the configuration, are called beside the operators of
-// aiter, or without them.
+// Operators of modules in the program and in folders, with either path of the configuration, are called together with the
+// operators of aiter, or without them.
 func TestModules(t *testing.T) {
 	embedded, folder := userTree("opt_compiler.toml", "module_a", "times3", "3"), userTree("config/opt_compiler.toml", "module_b",
 		"times5", "5")
@@ -153,8 +153,8 @@ func TestModulesWithoutConfiguration(t *testing.T) {
 	}
 }
 
-// statuses returns the statuses of a build of a module and the digest of its library.
-func statuses(t *testing.T, r *registry.Registry, module string) (jit.Status, string) {
+// buildStatus builds a module, and returns the status of the build and the ID of the artifact.
+func buildStatus(t *testing.T, r *registry.Registry, module string) (jit.Status, string) {
 	t.Helper()
 	res, err := r.Manager().Build(t.Context(), jit.Request{Module: module, Target: target.Host()})
 	if err != nil {
@@ -163,13 +163,13 @@ func statuses(t *testing.T, r *registry.Registry, module string) (jit.Status, st
 	return res[0].Status, res[0].Artifact.ID
 }
 
-// Two copies of a tree, a program that contains it, and a checkout of aiter in any place have one key and one artifact.
-// A changed header of aiter is another key.
+// Two copies of a tree, a program that contains it, and a checkout of aiter in any folder give one key and one artifact.
+// A changed header of aiter gives another key.
 func TestModulesKeys(t *testing.T) {
 	files, cache := userTree("opt_compiler.toml", "module_a", "times3", "3"), t.TempDir()
 	checkout := onDisk(t, aiter.Sources)
 	build := func(from fs.FS, roots ...string) (jit.Status, string) {
-		return statuses(t, open(t, registry.Options{Modules: []registry.Source{{Files: from}}, Roots: roots, CacheDir: cache}), "module_a")
+		return buildStatus(t, open(t, registry.Options{Modules: []registry.Source{{Files: from}}, Roots: roots, CacheDir: cache}), "module_a")
 	}
 	first, id := build(os.DirFS(onDisk(t, files)))
 	if first != jit.Compiled {

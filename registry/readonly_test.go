@@ -118,7 +118,7 @@ func TestNoCompile(t *testing.T) {
 	}
 }
 
-// wrongCXX is the warning about a variable that names no compiler.
+// wrongCXX is part of the warning about a variable that does not name a compiler.
 const wrongCXX = "CXX=/nonexistent/c++: there is no such compiler"
 
 // TestReadOnlyCacheServes mounts the user's own cache read-only. The registry has to use its
@@ -190,7 +190,7 @@ func TestPrebuiltWhereNothingIsWritable(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer r.Close()
-			// The folders that cannot be written are no reason for a warning.
+			// Folders that cannot be written cause no warning.
 			if err := convolve(r); err != nil || strings.Count(log.String(), "\n") != strings.Count(log.String(), wrongCXX) {
 				t.Errorf("%v, %s", err, log.String())
 			}

@@ -24,8 +24,8 @@ func count(line *trace.Timeline, k trace.Kind, call uint64) int {
 	return n
 }
 
-// The timeline of a first call has the build inside the call, that of a later one the launch and the kernel only. Other
-// observers and tracers receive what they would receive without it.
+// The timeline of a first call has the build inside the call. That of a later call has only the launch and the kernel. Other
+// observers and tracers receive the same as without a timeline.
 func TestTrace(t *testing.T) {
 	rec, f, n := trace.New(trace.Options{}), &follower{timed: true}, new(compiles)
 	r := open(t, registry.Options{CacheDir: builtCache(t), Root: editedTree(t), Trace: rec, Observer: jit.Join(n, f)})
@@ -52,7 +52,7 @@ func TestTrace(t *testing.T) {
 	}
 	rec.Resume()
 	if err := op.Call(t.Context(), out, x); err == nil {
-		t.Error("a call without the weight is no error")
+		t.Error("a call without the weight returned no error")
 	}
 	if err := op.Call(t.Context(), out, x, w); err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// Concurrent calls are on lanes of their own, with their launches.
+// Concurrent calls have different lanes of the timeline, each with the launch of its call.
 func TestTraceLanes(t *testing.T) {
 	for _, verify := range []bool{false, true} {
 		rec := trace.New(trace.Options{})

@@ -231,7 +231,7 @@ func TestReloadWhileLoading(t *testing.T) {
 	expect(t, op, 2)
 }
 
-// The artifact of old code is no longer marked as in use after the code is replaced.
+// After code is replaced, the artifact of the old code is not marked as in use.
 func TestReloadReleasesOldArtifacts(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	c, o := newCheckout(t), newEventLog()

@@ -39,7 +39,7 @@ name = "nothing"
 schema = "(Tensor x) -> ()"
 `
 
-// typesSource: ordered is exported without a signature, so that its schema may have a default that C++ lacks.
+// typesSource exports ordered without a signature, so that its schema may have a default that the C++ code lacks.
 const typesSource = `
 #include <aiter/check.h>
 #include <aiter/ffi.h>
@@ -233,7 +233,7 @@ func TestFloat8Arguments(t *testing.T) {
 	}
 }
 
-// TestCallHostReturning makes calls on host memory. One with a result is not cut, as the operator counts all elements.
+// TestCallHostReturning makes calls on host memory. A call with a result is not split, because the operator counts all elements.
 func TestCallHostReturning(t *testing.T) {
 	root := sourceTree(t, typesConfig, map[string]string{"csrc/types.cpp": typesSource})
 	for _, verified := range []bool{false, true} {
@@ -251,7 +251,7 @@ func TestCallHostReturning(t *testing.T) {
 			codes[i] = byte(i)
 		}
 		if units := op.Axes(out, x); len(units) != 1 || units[0] != 256 {
-			t.Fatalf("units %v: a call without a result can be cut", units)
+			t.Fatalf("units %v: a call without a result can be split", units)
 		}
 		for name, call := range map[string]func(...any) (any, error){
 			"in pieces": func(args ...any) (any, error) {

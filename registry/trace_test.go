@@ -98,7 +98,7 @@ func TestTracer(t *testing.T) {
 			}
 		}
 		if err := op.Call(t.Context(), out, x); err == nil {
-			t.Error("a call without the weight is no error")
+			t.Error("a call without the weight returned no error")
 		}
 		if got := f.take(); !slices.Equal(got, []string{"/call"}) {
 			t.Errorf("%s: a call of loaded code has %v", c.name, got)
@@ -110,7 +110,7 @@ func TestTracer(t *testing.T) {
 	}
 }
 
-// Without a request for it no time is measured. A verified call is followed too.
+// No time is measured unless the tracer requests it. Verified calls are followed too.
 func TestTracerWithoutDeviceTime(t *testing.T) {
 	for _, verify := range []bool{false, true} {
 		f := &follower{}

@@ -50,7 +50,7 @@ tune.other = { values = [1], targets = ["cuda"] }
 	}
 }
 
-// levelOf is what a call with n elements writes.
+// levelOf returns the value that a call with n elements writes.
 func levelOf(t *testing.T, op *registry.Op, n int64, fast ...any) float64 {
 	t.Helper()
 	x, out := must(tensor.New(tensor.Float32, n)), must(tensor.New(tensor.Float32, n))
@@ -64,8 +64,8 @@ func levelOf(t *testing.T, op *registry.Op, n int64, fast ...any) float64 {
 	return values[0]
 }
 
-// A kept choice is for its class of shapes, its library and the values that the configuration declares, and for registries with
-// Tune.
+// Stored launch parameters apply to one shape class and one library, and only if the configuration declares the values. Only
+// registries with Tune use them.
 func TestTune(t *testing.T) {
 	dir, host := t.TempDir(), tensor.Host()
 	openLevel := func(files fstest.MapFS, opts registry.Options) *registry.Op {
@@ -169,7 +169,7 @@ func TestTune(t *testing.T) {
 	}
 }
 
-// A class holds the sizes between two powers of two, the element type and the layout of each tensor, and the options.
+// A shape class depends on the element type, the layout and the rounded sizes of each tensor, and on the options.
 func TestShapeClass(t *testing.T) {
 	op := lookup(t, open(t, registry.Options{}), "causal_conv1d_fwd")
 	call := func(dt tensor.DType, dim, length int64, more ...any) []any {

@@ -34,8 +34,8 @@ func (f format) fields(p uint16) (sign bool, exp, man int) {
 	return p>>15 == 1, int(p) >> f.manBits & (1<<f.expBits - 1), int(p) & (1<<f.manBits - 1)
 }
 
-// value is the pattern's value. The largest exponent counts as one more binade: rounding to
-// infinity compares with it.
+// value returns the value of a bit pattern. It treats the largest exponent like the others, so that
+// tests can compare rounding to infinity with the value that the exponent would have.
 func (f format) value(p uint16) float64 {
 	sign, exp, man := f.fields(p)
 	bias := 1<<(f.expBits-1) - 1
@@ -133,7 +133,7 @@ func TestExtremes(t *testing.T) {
 
 // The conversions from float32 and from float64 agree on all kinds of float32 values, NaN
 // included.
-func TestWaysAgree(t *testing.T) {
+func TestConversionsAgree(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 500000 {
 		x := math.Float32frombits(rng.Uint32())

@@ -8,7 +8,8 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// float8Value is the value of a code by the definition of the format, written from its bits: 1 bit of sign, then exponent and mantissa.
+// float8Value returns the value of a code, computed from its bits by the definition of the format: 1 bit of sign, then exponent and
+// mantissa.
 func float8Value(dt tensor.DType, code int) float64 {
 	s, e4, m3, e5, m2 := float64(1-2*(code>>7)), code>>3&15, float64(code&7), code>>2&31, float64(code&3)
 	switch dt {

@@ -235,7 +235,7 @@ func TestImmutable(t *testing.T) {
 	x := iota64(t, 2, 3)
 	x.Shape()[0], x.Strides()[0] = 99, 99
 	if x.Dim(0) != 2 || x.Stride(0) != 3 || x.Rank() != 2 {
-		t.Error("Shape or Strides gave the tensor's own arrays away")
+		t.Error("Shape or Strides returned the tensor's own array, not a copy")
 	}
 }
 

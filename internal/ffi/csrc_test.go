@@ -121,7 +121,7 @@ func TestOverlapAgreesWithCounting(t *testing.T) {
 	}
 }
 
-// Five of DLPack's types are element types here, each with its code, its bits and one lane.
+// Five of DLPack's types are element types of the C++ code, each with its code, its bits and one lane.
 func TestElementTypes(t *testing.T) {
 	b := open(t)
 	type dlpack struct{ code, bits, lanes int }
@@ -161,8 +161,8 @@ func TestLayout(t *testing.T) {
 		{"", 8, 2, 0, 3, 0},
 		{"", 8, 2, far, 1, 1},
 		{"", 8, 2, -far, 1, 1},
-		{"", 8, 1, math.MinInt64, 1, math.MaxInt64}, // nothing steps so far
-		{"", 3, 0, math.MinInt64, 5, math.MaxInt64}, // without elements nothing lies anywhere
+		{"", 8, 1, math.MinInt64, 1, math.MaxInt64}, // a size of 1 makes no step
+		{"", 3, 0, math.MinInt64, 5, math.MaxInt64}, // without elements no address is used
 		{"", 0, 5, math.MaxInt64, 0, math.MinInt64},
 		{reaches(far+1, 0), 8, 2, far + 1, 1, 1},
 		{reaches(-far-1, 0), 8, 2, -far - 1, 1, 1},
@@ -185,7 +185,7 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// The checks of a call's tensors take a bounded number of them.
+// The checks of a call accept a bounded number of tensors.
 func TestNumberOfTensors(t *testing.T) {
 	b := open(t)
 	x := zeros(t, tensor.Float32, 2)
@@ -197,7 +197,8 @@ func TestNumberOfTensors(t *testing.T) {
 	}
 }
 
-// Elements of a type that no operator computes with have their own size: an overlap shows wherever it lies in an element.
+// For an element type with which no operator computes, the check uses the type's own size, so that it finds an overlap anywhere in an
+// element.
 func TestOverlapOfWideElements(t *testing.T) {
 	b := open(t)
 	for distance, want := range map[int]bool{4: true, 8: true, 12: true, 15: true, 16: false, 24: false} {

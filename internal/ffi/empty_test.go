@@ -8,7 +8,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// A batch, dim or length of 0 is no error. Outputs that have elements are written: gradients
+// A batch, dim or length of 0 is not an error. Outputs that have elements are written: gradients
 // become zero, final states equal the initial ones.
 func TestEmptyProblems(t *testing.T) {
 	b := open(t)

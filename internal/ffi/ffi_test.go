@@ -296,7 +296,7 @@ func TestConcurrentErrorsAndStreamsStayApart(t *testing.T) {
 }
 
 // Modules are bound to the support library that was loaded first. A second copy, for example from
-// another cache, must see their errors and streams too.
+// another cache, must use the same errors and streams.
 func TestSecondCopyOfTheSupportLibrary(t *testing.T) {
 	b := open(t)
 	text, err := os.ReadFile(filepath.Join(b.dir, "support.so"))
@@ -331,7 +331,7 @@ func TestLoadErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := withFile(text, b.support.Open); !errors.As(err, &load) || !errors.As(err, &open) || load.Path != text {
-		t.Errorf("a module that is no library: got %v", err)
+		t.Errorf("a module that is not a library: got %v", err)
 	}
 	var symbol *dl.SymbolError
 	if _, err := withFile(filepath.Join(b.dir, "conv.so"), ffi.LoadSupport); !errors.As(err, &load) || !errors.As(err, &symbol) {

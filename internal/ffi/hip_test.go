@@ -110,7 +110,7 @@ func TestRegistrationOfUnits(t *testing.T) {
 	}
 }
 
-// A launch returns its own error: not one that another library has left behind, which stays for that library.
+// A launch returns its own error. It neither returns nor clears an error that another library has left.
 func TestLaunchErrors(t *testing.T) {
 	include := filepath.Join(testenv.Root(t), "csrc", "include")
 	source, program := filepath.Join("testdata", "launch_error.hip"), filepath.Join(t.TempDir(), "launch_error")

@@ -40,6 +40,6 @@ func TestParams(t *testing.T) {
 		t.Errorf("got %g; read: %v, %v", got, seen(0), seen(1))
 	}
 	if ffi.NewParams() != nil {
-		t.Error("no parameters are not nil")
+		t.Error("NewParams without parameters did not return nil")
 	}
 }

@@ -104,7 +104,7 @@ type shape struct {
 	rows, cols       int64
 	pinned, inPlace  bool
 	gap              int64 // columns between rows
-	stateless, split bool  // no state; cut along columns too
+	stateless, split bool  // no state; split along columns too
 }
 
 func (g *gpu) tensor(sh shape, rows, cols int64) *tensor.Tensor {
@@ -195,8 +195,8 @@ var shapes = map[string]shape{
 	"large":          {rows: 64, cols: 40000},
 }
 
-// Streams that run their work in any order that events allow give the right results. The first call takes memory from the driver,
-// the second none.
+// Streams that run their work in any order that events allow give the right results. The first call allocates memory of the driver,
+// the second does not.
 func TestAnyOrder(t *testing.T) {
 	for _, name := range []string{"fakehip", "fakecuda"} {
 		for title, sh := range shapes {
@@ -232,8 +232,8 @@ func TestAnyOrder(t *testing.T) {
 	}
 }
 
-// Several processors copy the parts of a piece that has no other piece beside it.
-func TestPartsOfAPiece(t *testing.T) {
+// Several processors copy the chunks of a piece when no other piece is in flight.
+func TestChunksOfAPiece(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	g := openGPU(t, "fakehip", device.PoolOptions{})
 	e := hostcall.New(g.drv, g.pool, hostcall.Options{Piece: 16 << 20, Buffers: 1})
@@ -256,7 +256,7 @@ func TestPinnedTensorsAreUsedDirectly(t *testing.T) {
 	}
 }
 
-// A call of the runtime that fails once, or a device that is lost from some call on, gives an error, and leaves no memory in use.
+// A call of the runtime that fails once, or a device that is lost from some call on, gives an error and leaves no memory in use.
 func TestEveryCallFails(t *testing.T) {
 	g := openGPU(t, "fakehip", device.PoolOptions{})
 	sh := shape{rows: 12, cols: 300}
@@ -326,7 +326,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// An operator that fails ends the call with its error; one beyond the pool's limit runs not at all.
+// An operator that fails ends the call with its error. A call that needs more memory than the pool's limit does not run the operator.
 func TestErrors(t *testing.T) {
 	g := openGPU(t, "fakehip", device.PoolOptions{Limit: 100 << 10})
 	e := hostcall.New(g.drv, g.pool, hostcall.Options{Piece: 1200, Buffers: 2})

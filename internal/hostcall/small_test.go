@@ -11,7 +11,7 @@ import (
 )
 
 // A call in one piece has one upload and one download for all of its arguments, and one block of memory on the device, also if they are
-// pinned, have gaps, or are cut by none of the axes.
+// pinned, have gaps, or cannot be split along an axis.
 func TestOneCopyForSmallArguments(t *testing.T) {
 	g, _, rec := traced(t)
 	e := hostcall.New(g.drv, g.pool, hostcall.Options{Trace: rec})
@@ -56,8 +56,8 @@ func TestCallsOfTheRuntime(t *testing.T) {
 	must(t, e.Close())
 }
 
-// Seven arguments of several sizes, types and directions lie apart from each other on the device, at multiples of 256 bytes.
-func TestPlacesOfSmallArguments(t *testing.T) {
+// Seven arguments of several sizes, types and directions do not overlap on the device, and begin at multiples of 256 bytes.
+func TestOffsetsOfSmallArguments(t *testing.T) {
 	g, _, rec := traced(t)
 	e := hostcall.New(g.drv, g.pool, hostcall.Options{Trace: rec})
 	type argument struct {
@@ -80,7 +80,7 @@ func TestPlacesOfSmallArguments(t *testing.T) {
 		s, _ := device.StreamFrom(ctx)
 		must(t, g.drv.Synchronize(s)) // the uploads are done, and the "device" is memory of this process
 		end := uintptr(0)
-		for _, i := range []int{0, 5, 2, 1, 3, 4, 6} { // in the order of their places
+		for _, i := range []int{0, 5, 2, 1, 3, 4, 6} { // in the order of their offsets
 			x := ts[i]
 			if (x.Ptr()-ts[0].Ptr())%256 != 0 || x.Numel() > 0 && x.Ptr() < end {
 				t.Errorf("argument %d is at %#x, behind %#x", i, x.Ptr(), end)
@@ -108,7 +108,8 @@ func TestPlacesOfSmallArguments(t *testing.T) {
 	must(t, e.Close())
 }
 
-// Large pinned arguments of one piece are copied without staging, and short pieces of large buffers without what they lack.
+// Large pinned arguments of a call in one piece are copied without staging. A piece that is shorter than its buffer copies only its
+// own bytes.
 func TestLargeArguments(t *testing.T) {
 	g, _, rec := traced(t)
 	e := hostcall.New(g.drv, g.pool, hostcall.Options{Trace: rec, Piece: 400 << 10})

@@ -9,9 +9,8 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// Pieces are contiguous where that costs little, rows of pinned memory are copied without packing, and short rows are joined in
-// larger pieces.
-func TestCuts(t *testing.T) {
+// Pieces are contiguous where that costs little. Rows of pinned memory are copied without packing. Short rows lead to larger pieces.
+func TestSplits(t *testing.T) {
 	for _, c := range []struct {
 		name       string
 		b, d, l    int64

@@ -12,7 +12,7 @@ import (
 	"github.com/aiter-go/aiter/trace"
 )
 
-// traced is an engine on a fake device with a recorder, and a piece for every two rows of problems with 12 rows.
+// traced returns an engine on a fake device with a recorder. It splits problems of 12 rows into pieces of two rows.
 func traced(t *testing.T) (*gpu, *hostcall.Engine, *trace.Recorder) {
 	t.Helper()
 	g := buildGPU(t, "fakehip")

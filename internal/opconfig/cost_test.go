@@ -58,8 +58,8 @@ func slower() time.Duration {
 	return 1
 }
 
-// hostileTree holds a source, a folder of 1000 sources, and one of symlinks that lead
-// back to it.
+// hostileTree returns a folder with a source, a folder of 1000 sources, and a folder of symlinks that
+// lead back to that folder.
 func hostileTree(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()

@@ -9,8 +9,8 @@ import (
 	"github.com/aiter-go/aiter/internal/opconfig"
 )
 
-// conditional is a module whose sources have conditions on an axis by type and on one by size, the second of
-// which exists on GPUs only. The operator "plain" does not have the argument of the second.
+// conditional is a module whose sources have conditions on an axis by type and on an axis by size. The axis by size
+// exists only on GPUs, and the operator "plain" does not have its argument.
 const conditional = `
 [module.module_a]
 targets = ["hip", "cpu"]
@@ -244,9 +244,9 @@ func conditionMistakes() map[string]mistake {
 			[]string{`value "9-" is listed twice`}},
 		"condition without values": {conditions(of("a.hip", "f", "when.axis.width = ‸[]") + free),
 			[]string{`axis "width" is empty and would match nothing; leave it out to match everything`}},
-		"condition is no list": {conditions(of("a.hip", "f", "when.axis.width = ‸'9-'") + free),
+		"condition is not a list": {conditions(of("a.hip", "f", "when.axis.width = ‸'9-'") + free),
 			[]string{`axis "width" must be an array of strings, got a string`}},
-		"condition is no table": {conditions(of("a.hip", "f", "when.axis = ‸['9-']") + free),
+		"condition is not a table": {conditions(of("a.hip", "f", "when.axis = ‸['9-']") + free),
 			[]string{`module.module_a.source.when.axis must be a table of axes, got an array`}},
 		"condition on an axis with mistakes": {strings.Replace(conditions(of("a.hip", "f", "when.axis.width = ['5-8']")+free), "'5-8', '9-'",
 			"‸'5to8', '9-'", 1),
@@ -300,7 +300,7 @@ func TestCovered(t *testing.T) {
 			of("b.hip", "f", "when = { vendor = ['cuda'], axis.width = ['9-'] }"),
 		"no conditions": of("a.hip", "f", "when.axis = {}"),
 	} {
-		if got := problems(t, conditions(sources+g), nil); len(got) > 0 {
+		if got := mistakesOf(t, conditions(sources+g), nil); len(got) > 0 {
 			t.Errorf("%s: %s", name, strings.Join(got, "\n"))
 		}
 	}

@@ -169,7 +169,7 @@ axis.dtype = { argument = "x", values = ["float32", "float16"], define = "DT" }
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range []*opconfig.Module{short, long} { // places differ
+	for _, m := range []*opconfig.Module{short, long} { // positions differ
 		m.Pos, m.Sources[0].Pos, m.Ops[0].Pos, m.Axes[0].Pos = opconfig.Position{}, opconfig.Position{}, opconfig.Position{}, opconfig.Position{}
 	}
 	if !reflect.DeepEqual(short, long) {
@@ -183,8 +183,8 @@ func defaultsMistakes() map[string]mistake {
 		"defaults, unknown key": {"[defaults]\n‸flag = {}\n" + in(""), []string{`unknown key "flag" in defaults; did you mean "flags"?`}},
 		"defaults, key of modules": {"[[defaults.‸source]]\n" + in(""),
 			[]string{`unknown key "source" in defaults; expected axis, flags, include, link_flags, targets or timeout`}},
-		"defaults, no table": {"defaults = ‸false\n" + in(""), []string{`defaults must be a table, got a boolean`}},
-		"defaults, flag":     {"[defaults]\nflags.hip = [‸'-o']\n" + in(""), []string{`flag "-o" is not allowed`}},
+		"defaults, not a table": {"defaults = ‸false\n" + in(""), []string{`defaults must be a table, got a boolean`}},
+		"defaults, flag":        {"[defaults]\nflags.hip = [‸'-o']\n" + in(""), []string{`flag "-o" is not allowed`}},
 		"defaults, folder": {"[defaults]\ninclude = [‸'csrc/includes']\n" + in(""),
 			[]string{`include folder csrc/includes does not exist`}},
 		"defaults, axis without all": {"[defaults.axis.‸‸dtype]\nargument='x'\n" + in(""),
@@ -210,7 +210,7 @@ func defaultsMistakes() map[string]mistake {
 
 // TestDefaultsInAnIncludedFile checks that one file has the defaults of all modules.
 func TestDefaultsInAnIncludedFile(t *testing.T) {
-	got := problems(t, "include = ['b.toml']\n"+in(""), map[string]string{"config/b.toml": "# b\n[defaults]\nflags.common = ['-O2']\n"})
+	got := mistakesOf(t, "include = ['b.toml']\n"+in(""), map[string]string{"config/b.toml": "# b\n[defaults]\nflags.common = ['-O2']\n"})
 	want := "config/b.toml:2:2: [defaults] is in an included file; it applies to all modules, so write it in config/main.toml"
 	if len(got) != 1 || got[0] != want {
 		t.Errorf("got %q\nwant %s", got, want)

@@ -14,25 +14,25 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// mark stands in a test's TOML at each place where a mistake must be reported.
+// mark is, in the TOML of a test, before each position at which a mistake must be reported.
 const mark = "‸"
 
-// split removes the marks and returns their places as "line:col".
-func split(text string) (clean string, places []string) {
+// split removes the marks and returns their positions as "line:col".
+func split(text string) (clean string, positions []string) {
 	for {
 		before, after, found := strings.Cut(text, mark)
 		if !found {
-			return text, places
+			return text, positions
 		}
 		line := before[strings.LastIndex(before, "\n")+1:]
-		places = append(places, fmt.Sprintf("%d:%d", 1+strings.Count(before, "\n"), 1+utf8.RuneCountInString(line)))
+		positions = append(positions, fmt.Sprintf("%d:%d", 1+strings.Count(before, "\n"), 1+utf8.RuneCountInString(line)))
 		text = before + after
 	}
 }
 
-// problems loads text as config/main.toml and returns its mistakes as text. It checks that each
-// is an *Error with a place inside the file.
-func problems(t *testing.T, text string, more map[string]string) []string {
+// mistakesOf loads text as config/main.toml and returns its mistakes as text. It checks that each
+// is an *Error with a position inside the file.
+func mistakesOf(t *testing.T, text string, more map[string]string) []string {
 	t.Helper()
 	files := map[string]string{"config/main.toml": text}
 	for name, text := range more {
@@ -43,7 +43,7 @@ func problems(t *testing.T, text string, more map[string]string) []string {
 		return nil
 	}
 	if cfg != nil {
-		t.Error("a config comes with the error")
+		t.Error("Load returned a configuration with the error")
 	}
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
@@ -53,7 +53,7 @@ func problems(t *testing.T, text string, more map[string]string) []string {
 	for _, e := range joined.Unwrap() {
 		var one *opconfig.Error
 		if !errors.As(e, &one) || one.Line < 1 || one.Col < 1 {
-			t.Errorf("%T without a place: %v", e, e)
+			t.Errorf("%T without a position: %v", e, e)
 		}
 		list = append(list, e.Error())
 	}
@@ -63,13 +63,13 @@ func problems(t *testing.T, text string, more map[string]string) []string {
 func TestMistakes(t *testing.T) {
 	for name, c := range mistakes() {
 		t.Run(name, func(t *testing.T) {
-			text, places := split(c.text)
-			got := problems(t, text, nil)
-			if len(places) != len(c.want) {
-				t.Fatalf("%d marks for %d messages", len(places), len(c.want))
+			text, positions := split(c.text)
+			got := mistakesOf(t, text, nil)
+			if len(positions) != len(c.want) {
+				t.Fatalf("%d marks for %d messages", len(positions), len(c.want))
 			}
 			for i, w := range c.want {
-				if want := "config/main.toml:" + places[i] + ": " + w; i >= len(got) || !strings.HasPrefix(got[i], want) {
+				if want := "config/main.toml:" + positions[i] + ": " + w; i >= len(got) || !strings.HasPrefix(got[i], want) {
 					t.Errorf("mistake %d\nwant %s\nin   %s", i, want, strings.Join(got, "\n     "))
 				}
 			}
@@ -82,7 +82,7 @@ func TestMistakes(t *testing.T) {
 
 type mistake struct {
 	text string
-	want []string // prefixes of the messages after their place
+	want []string // prefixes of the messages after their position
 }
 
 // in puts lines into an otherwise valid module.
@@ -175,9 +175,9 @@ func otherMistakes() map[string]mistake {
 
 		"bad module name": {"[[module.‸conv-1.source]]\npath='csrc/a.hip'",
 			[]string{`bad module name "conv-1"; expected module_ followed by lower-case letters, digits and _; did you mean "module_conv_1"?`}},
-		"bad module name, no cure": {"[[module.‸\"é\".source]]\npath='csrc/a.hip'", []string{`bad module name "é"; expected module_`}},
-		"duplicate table":          {in("") + "[module.‸module_a]\n", []string{`"module_a" is already defined at config/main.toml:1:9`}},
-		"duplicate key":            {in("doc = 'a'\n‸doc = 'b'"), []string{`"doc" is already defined at config/main.toml:2:1`}},
+		"bad module name, no suggestion": {"[[module.‸\"é\".source]]\npath='csrc/a.hip'", []string{`bad module name "é"; expected module_`}},
+		"duplicate table":                {in("") + "[module.‸module_a]\n", []string{`"module_a" is already defined at config/main.toml:1:9`}},
+		"duplicate key":                  {in("doc = 'a'\n‸doc = 'b'"), []string{`"doc" is already defined at config/main.toml:2:1`}},
 		"duplicate operator": {op("name='f'\nschema='()->()'\n[[module.module_a.op]]\nname=‸'f'\nschema='()->()'"),
 			[]string{`operator "f" is already defined in module_a at config/main.toml:3:19`}},
 		"duplicate source": {source("") + "[[module.module_a.‸source]]\npath='csrc/*.hip'",
@@ -195,9 +195,9 @@ func otherMistakes() map[string]mistake {
 
 		"axis, unknown key": {axis("‸valeus = []\n" + "argument='x'\nvalues=['bool']\ndefine='D'"),
 			[]string{`unknown key "valeus" in module.module_a.axis.dtype; did you mean "values"?`}},
-		"axis is no table": {op("name='f'\nschema='(Tensor x)->()'\n[module.module_a]\naxis = ‸['dtype']"),
+		"axis is not a table": {op("name='f'\nschema='(Tensor x)->()'\n[module.module_a]\naxis = ‸['dtype']"),
 			[]string{`axis must be tables, [module.module_a.axis.NAME], got an array`}},
-		"an axis is no table": {op("name='f'\nschema='(Tensor x)->()'\n[module.module_a]\naxis.dtype = ‸'x'"),
+		"an axis is not a table": {op("name='f'\nschema='(Tensor x)->()'\n[module.module_a]\naxis.dtype = ‸'x'"),
 			[]string{`module.module_a.axis.dtype must be a table, got a string`}},
 		"axis without all": {op("name='f'\nschema='(Tensor x)->()'\n[module.module_a.axis.‸‸‸dtype]"),
 			[]string{`module.module_a.axis.dtype has no "argument"`, `module.module_a.axis.dtype has no "values"`,
@@ -331,8 +331,9 @@ func TestIncludeMistakes(t *testing.T) {
 		"self": {"include = ['main.toml']\n" + in(""), nil, "config/main.toml:1:12: include cycle: config/main.toml -> config/main.toml"},
 		"missing": {"include = ['othr.toml']\n" + in(""), map[string]string{"config/other.toml": ok},
 			`config/main.toml:1:12: include config/othr.toml does not exist; did you mean "config/other.toml"?`},
-		"glob":     {"include = ['x/*.toml']\n" + in(""), nil, `config/main.toml:1:12: include "config/x/*.toml" matches no file`},
-		"leaving":  {"include = ['../../x.toml']\n" + in(""), nil, `config/main.toml:1:12: include "../../x.toml" is outside of the project's root`},
+		"glob": {"include = ['x/*.toml']\n" + in(""), nil, `config/main.toml:1:12: include "config/x/*.toml" matches no file`},
+		"leaving": {"include = ['../../x.toml']\n" + in(""), nil,
+			`config/main.toml:1:12: include "../../x.toml" is outside of the project's root`},
 		"absolute": {"include = ['/etc/x.toml']\n" + in(""), nil, `config/main.toml:1:12: include "/etc/x.toml" is absolute`},
 		"twice": {"include = ['b.toml']\n" + in(""),
 			map[string]string{"config/b.toml": "[module.module_a]\n[[module.module_a.source]]\npath='csrc/a.hip'\n"},
@@ -341,7 +342,7 @@ func TestIncludeMistakes(t *testing.T) {
 			`config/b.toml:3:1: unknown key "pth" in module.module_b.source; did you mean "path"?`},
 		"syntax there": {"include = ['b.toml']\n" + in(""), map[string]string{"config/b.toml": "x = \n"}, `config/b.toml:1:`},
 	} {
-		got := problems(t, c.text, c.more)
+		got := mistakesOf(t, c.text, c.more)
 		if len(got) != 1 || !strings.HasPrefix(got[0], c.want) {
 			t.Errorf("%s\n got %q\nwant %s", name, got, c.want)
 		}

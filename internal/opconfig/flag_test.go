@@ -46,9 +46,9 @@ func TestRefusedFlags(t *testing.T) {
 		"evil.cpp": "does not start", "a b": "does not start", "-Xcompiler=x.o": "does not start", "-Xptxas=x/y.ptx": "does not start",
 	} {
 		for _, key := range []string{"flags", "link_flags"} {
-			got := problems(t, in(key+".common = ['"+flag+"']"), nil)
-			place := map[string]string{"flags": "2:17", "link_flags": "2:22"}[key]
-			if len(got) != 1 || !strings.Contains(got[0], "config/main.toml:"+place+": flag \""+flag+"\" is not allowed") ||
+			got := mistakesOf(t, in(key+".common = ['"+flag+"']"), nil)
+			position := map[string]string{"flags": "2:17", "link_flags": "2:22"}[key]
+			if len(got) != 1 || !strings.Contains(got[0], "config/main.toml:"+position+": flag \""+flag+"\" is not allowed") ||
 				!strings.Contains(got[0], reason) {
 				t.Errorf("%s: %q, want %q", flag, got, reason)
 			}
@@ -64,7 +64,7 @@ func TestRefusedFlags(t *testing.T) {
 		"'-Xclang', '-target-feature', '-Xclang', '@f'",
 	} {
 		for _, key := range []string{"flags", "link_flags"} {
-			if got := problems(t, in(key+".common = ["+list+"]"), nil); len(got) != 1 {
+			if got := mistakesOf(t, in(key+".common = ["+list+"]"), nil); len(got) != 1 {
 				t.Errorf("%s = %s: %q", key, list, got)
 			}
 		}
@@ -77,7 +77,7 @@ func TestNearestFlag(t *testing.T) {
 		"-fvisibilty=hidden": "-fvisibility=hidden", "--use_fastmath": "--use_fast_math", "-Wl,--as-neded": "--as-needed", "-pthred": "-pthread",
 		"--offload-compres": "--offload-compress",
 	} {
-		if got := problems(t, in("flags.common = ['"+flag+"']"), nil); len(got) != 1 ||
+		if got := mistakesOf(t, in("flags.common = ['"+flag+"']"), nil); len(got) != 1 ||
 			!strings.HasSuffix(got[0], "; did you mean \""+want+"\"?") {
 			t.Errorf("%s: %q, want %s", flag, got, want)
 		}
@@ -121,7 +121,7 @@ func TestAllowedFlags(t *testing.T) {
 			"'-Wp,-D_FORTIFY_SOURCE=2', '-Wp,-U_FORTIFY_SOURCE', '-flto=auto', '-Wa,--noexecstack', '-Xassembler', '-mrelax-relocations=no', " +
 			"'-fstack-protector-strong', '-fcf-protection=none'",
 	} {
-		if got := problems(t, in("flags.common = ["+list+"]"), nil); got != nil {
+		if got := mistakesOf(t, in("flags.common = ["+list+"]"), nil); got != nil {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
@@ -135,7 +135,7 @@ func TestAllowedFlags(t *testing.T) {
 		"'-fopenmp', '-Wl,-mllvm,-amdgpu-early-inline-all=true', '-Xoffload-linker', '-mllvm=-amdgpu-function-calls=false', " +
 			"'-Wl,/x/libfoo.a', '-Wl,-plugin-opt=-amdgpu-function-calls=false', '-Wl,--dynamic-list=x', '-lcublas', '-cudart=static'",
 	} {
-		if got := problems(t, in("link_flags.common = ["+list+"]"), nil); got != nil {
+		if got := mistakesOf(t, in("link_flags.common = ["+list+"]"), nil); got != nil {
 			t.Errorf("%s: %q", list, got)
 		}
 	}

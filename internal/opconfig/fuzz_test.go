@@ -11,8 +11,8 @@ import (
 	"github.com/aiter-go/aiter/jit/target"
 )
 
-// FuzzLoad checks that a load returns either a config whose modules answer all queries, or only
-// mistakes whose place exists in the file.
+// FuzzLoad checks that a load returns either a configuration whose modules and parts can be resolved, or
+// only mistakes whose positions exist in the file.
 func FuzzLoad(f *testing.F) {
 	f.Add(full)
 	f.Add(parts)
@@ -38,12 +38,12 @@ func FuzzLoad(f *testing.F) {
 			t.Fatalf("%T, config %v", err, cfg)
 		}
 		for _, e := range joined.Unwrap() {
-			checkPlace(t, text, e)
+			checkPosition(t, text, e)
 		}
 	})
 }
 
-func checkPlace(t *testing.T, text string, err error) {
+func checkPosition(t *testing.T, text string, err error) {
 	t.Helper()
 	var e *opconfig.Error
 	if !errors.As(err, &e) || e.Msg == "" {
@@ -54,7 +54,7 @@ func checkPlace(t *testing.T, text string, err error) {
 	}
 	lines := strings.Split(strings.TrimPrefix(text, "\ufeff"), "\n")
 	if e.Line < 1 || e.Line > len(lines) || e.Col < 1 || e.Col > utf8.RuneCountInString(lines[e.Line-1])+1 {
-		t.Fatalf("no such place: %v\n%q", e, text)
+		t.Fatalf("no such position: %v\n%q", e, text)
 	}
 }
 
@@ -83,7 +83,7 @@ func resolveAll(t *testing.T, cfg *opconfig.Config) {
 }
 
 // resolveParts checks that the part of every call is among the parts of the module, and that each
-// part holds its operators and values.
+// part has its operators and values.
 func resolveParts(t *testing.T, m *opconfig.Module, on target.Target) {
 	t.Helper()
 	for i := range m.Ops {

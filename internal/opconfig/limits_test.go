@@ -12,7 +12,7 @@ import (
 func within(array string) string { return in("flags.common = " + array) }
 
 // TestLimits checks that a configuration just within a limit is accepted, and that one element
-// more is reported at its place.
+// more is reported at its position.
 func TestLimits(t *testing.T) {
 	for name, c := range map[string]struct{ fits, more, want string }{
 		"depth of arrays": {
@@ -70,14 +70,14 @@ func TestLimits(t *testing.T) {
 			"module_a has too many parts",
 		},
 	} {
-		for _, p := range problems(t, c.fits, nil) {
+		for _, p := range mistakesOf(t, c.fits, nil) {
 			if strings.Contains(p, "too ") || strings.Contains(p, "at most") {
 				t.Errorf("%s, within the limit: %.300s", name, p)
 			}
 		}
-		text, places := split(c.more)
-		want := "config/main.toml:" + places[0] + ": " + c.want
-		if got := problems(t, text, nil); len(got) != 1 || !strings.HasPrefix(got[0], want) {
+		text, positions := split(c.more)
+		want := "config/main.toml:" + positions[0] + ": " + c.want
+		if got := mistakesOf(t, text, nil); len(got) != 1 || !strings.HasPrefix(got[0], want) {
 			t.Errorf("%s, beyond the limit\n got %.400q\nwant %s", name, got, want)
 		}
 	}
@@ -143,7 +143,7 @@ func TestLimitsOfFiles(t *testing.T) {
 // TestMistakesAreBounded checks that the error for a file with many mistakes is bounded, and that
 // its last line reports the end of reading.
 func TestMistakesAreBounded(t *testing.T) {
-	got := problems(t, in(times(5000, func(i int) string { return fmt.Sprintf("key%d = 1\n", i) })), nil)
+	got := mistakesOf(t, in(times(5000, func(i int) string { return fmt.Sprintf("key%d = 1\n", i) })), nil)
 	if len(got) != 101 || !strings.Contains(got[100], "reading stopped after 100 mistakes") {
 		t.Errorf("%d mistakes, the last: %s", len(got), got[len(got)-1])
 	}
@@ -151,7 +151,7 @@ func TestMistakesAreBounded(t *testing.T) {
 
 // TestLastMistakeHasNoSuggestion checks that the line that ends the mistakes has no suggestion for a flag.
 func TestLastMistakeHasNoSuggestion(t *testing.T) {
-	got := problems(t, within("["+strings.Repeat("'--zzzzzzzzzzzz',", 100)+"'-pthred']"), nil)
+	got := mistakesOf(t, within("["+strings.Repeat("'--zzzzzzzzzzzz',", 100)+"'-pthred']"), nil)
 	if len(got) != 101 || strings.Contains(got[99], "did you mean") {
 		t.Errorf("%d mistakes, the last of a flag: %s", len(got), got[len(got)-2])
 	}

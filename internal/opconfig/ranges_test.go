@@ -133,7 +133,7 @@ func TestUnknownRanges(t *testing.T) {
 			t.Errorf("%q\n got %v\nwant %s", name, err, want)
 		}
 	}
-	// A number is only accepted from people: the name of a part has one spelling.
+	// Only a selection accepts a number. The name of a part has one spelling.
 	if _, err := m.ResolvePart(mustTarget(t, "gfx942"), "7.0", opconfig.Part{Op: "f", Values: "taps=3"}); !errors.As(err, &axis) {
 		t.Errorf("got %v, want that taps has no value 3", err)
 	}
@@ -144,7 +144,7 @@ func sizes(lines string) string { return axis("argument='x'\ndimension=1\ndefine
 
 func rangeMistakes() map[string]mistake {
 	return map[string]mistake{
-		"range is none": {sizes("values=[‸'all', '1-']"),
+		"range is a word": {sizes("values=[‸'all', '1-']"),
 			[]string{`bad range "all"; expected "N-M" with N less than M, "N", or "N-" at the end; sizes are at most 2147483647`}},
 		"range is a type":     {sizes("values=[‸'float32']"), []string{`bad range "float32"; expected`}},
 		"range with spaces":   {sizes("values=[‸'1 - 4', '5-']"), []string{`bad range "1 - 4"`}},
@@ -165,11 +165,11 @@ func rangeMistakes() map[string]mistake {
 			[]string{`range "5-" comes after "1-", which has no end; only the last range is open`}},
 		"last range not open": {sizes("values=['1-4', ‸'5-8']"), []string{`the last range "5-8" ends at 8; expected "5-", without an end`}},
 		"only range not open": {sizes("values=[‸'4']"), []string{`the last range "4" ends at 4; expected "4-"`}},
-		"ranges are no strings": {sizes("values=[‸1, ‸5]"), []string{`an element of values must be a string, got an integer`,
+		"ranges are not strings": {sizes("values=[‸1, ‸5]"), []string{`an element of values must be a string, got an integer`,
 			`an element of values must be a string`}},
-		"ranges are none":     {sizes("values=‸[]"), []string{`values is empty; name at least one`}},
-		"ranges are no array": {sizes("values=‸'1-'"), []string{`values must be an array of strings, got a string`}},
-		"ranges are not there": {strings.Replace(sizes(""), "axis.dtype", "axis.‸dtype", 1),
+		"ranges are empty":        {sizes("values=‸[]"), []string{`values is empty; name at least one`}},
+		"ranges are not an array": {sizes("values=‸'1-'"), []string{`values must be an array of strings, got a string`}},
+		"ranges are missing": {strings.Replace(sizes(""), "axis.dtype", "axis.‸dtype", 1),
 			[]string{`module.module_a.axis.dtype has no "values"`}},
 		"ranges of a type axis": {axis("argument='x'\ndefine='D'\nvalues=[‸'1-4', ‸'5-']"),
 			[]string{`"1-4" is a range of sizes; an axis of sizes needs the "dimension" of its argument`, `"5-" is a range`}},

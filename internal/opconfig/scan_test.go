@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// compare returns the place at which the scanner's tree and the decoded values differ, or "".
+// compare describes the first difference between the scanner's tree and the decoded values, "" if there is none.
 func compare(n *node, value any, where string) string {
 	switch v := value.(type) {
 	case map[string]any:
@@ -67,7 +67,7 @@ func checkScan(t *testing.T, src string) {
 	t.Helper()
 	tree := scan(src, maxValues)
 	if tree.over != nil {
-		return // the library never gets it
+		return // a load does not pass such a text to the library
 	}
 	root := tree.root
 	values, err := decode(src)

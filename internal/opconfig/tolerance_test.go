@@ -48,16 +48,16 @@ func TestToleranceMistakes(t *testing.T) {
 		`tolerance = { out = { ‸rtol = 1.0 } }`: `unknown key "rtol" in a tolerance`,
 		`tolerance = ‸"exact"`:                  `must be a table, got a string`,
 	} {
-		clean, places := split(withTolerance(text))
-		got := problems(t, clean, nil)
-		if len(got) != 1 || !strings.Contains(got[0], "main.toml:"+places[0]+": ") || !strings.Contains(got[0], want) {
-			t.Errorf("%s\n got %q\nwant %s: %s", text, got, places[0], want)
+		clean, positions := split(withTolerance(text))
+		got := mistakesOf(t, clean, nil)
+		if len(got) != 1 || !strings.Contains(got[0], "main.toml:"+positions[0]+": ") || !strings.Contains(got[0], want) {
+			t.Errorf("%s\n got %q\nwant %s: %s", text, got, positions[0], want)
 		}
 	}
 	silent := strings.ReplaceAll(withTolerance("‸tolerance = { }"), "(a!)", "")
-	clean, places := split(strings.ReplaceAll(silent, "(b!)", ""))
-	if got := problems(t, clean, nil); len(got) != 1 ||
-		!strings.Contains(got[0], places[0]+": op_a has a tolerance, but its schema marks no argument as written") {
+	clean, positions := split(strings.ReplaceAll(silent, "(b!)", ""))
+	if got := mistakesOf(t, clean, nil); len(got) != 1 ||
+		!strings.Contains(got[0], positions[0]+": op_a has a tolerance, but its schema marks no argument as written") {
 		t.Errorf("got %q", got)
 	}
 }

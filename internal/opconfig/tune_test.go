@@ -66,10 +66,10 @@ func TestLaunchParamMistakes(t *testing.T) {
 		"‸tune = { " + manyParams(9, 1) + " }":             `op_a has 9 launch parameters; expected at most 8`,
 		"‸tune = { " + manyParams(4, 5) + " }":             `too many combinations of launch parameters`,
 	} {
-		clean, places := split(withTolerance(text))
-		got := problems(t, clean, nil)
-		if len(got) != 1 || !strings.Contains(got[0], want) || !strings.Contains(got[0], ":"+places[0]+":") {
-			t.Errorf("%s\ngot %q\nwant %s: %s", text, got, places, want)
+		clean, positions := split(withTolerance(text))
+		got := mistakesOf(t, clean, nil)
+		if len(got) != 1 || !strings.Contains(got[0], want) || !strings.Contains(got[0], ":"+positions[0]+":") {
+			t.Errorf("%s\ngot %q\nwant %s: %s", text, got, positions, want)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 // Any user may create the temporary folder first. A folder that other users can write
 // to is refused, even with trust in the requested cache.
 func TestTemporaryCacheOfOthersIsRefused(t *testing.T) {
-	const unwritable = "/sys/aiter" // nobody makes folders there
+	const unwritable = "/sys/aiter" // no user can make folders there
 	tmp := t.TempDir()
 	taken := filepath.Join(tmp, fmt.Sprintf("aiter-jit-%d", os.Getuid()))
 	if err := errors.Join(os.Mkdir(taken, 0o700), os.Chmod(taken, 0o777)); err != nil {

@@ -82,7 +82,7 @@ func TestPreferredTargets(t *testing.T) {
 		}
 	}
 	if _, err := settings.PreferredTargets(variables(map[string]string{"GPU_ARCHS": "native,nonsense"})); err == nil {
-		t.Error("an unknown target is no error")
+		t.Error("an unknown target returned no error")
 	}
 }
 
@@ -102,7 +102,7 @@ func TestOpenManager(t *testing.T) {
 	}
 }
 
-// A program that does not pull sets says so. It opens the source of one that does.
+// A program that does not pull sets logs a warning if AITER_JIT_REMOTE is set. A program that does pull sets opens the source.
 func TestOpenManagerRemote(t *testing.T) {
 	var log strings.Builder
 	env := variables(map[string]string{"AITER_JIT_REMOTE": "oci://registry.example/kernels:v1"})
@@ -127,7 +127,7 @@ func TestOpenManagerRemote(t *testing.T) {
 	}
 }
 
-// A path of the configuration is for one root; several are an error that names them.
+// A path of the configuration needs a single root. With several roots it is an error that names them.
 func TestConfigPathOfSeveralRoots(t *testing.T) {
 	s := settings.Settings{Getenv: variables(map[string]string{"AITER_META_DIR": "/a:/b", "AITER_CONFIG": "ops.toml"})}
 	_, err := s.ConfigPath()

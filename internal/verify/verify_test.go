@@ -72,7 +72,7 @@ func TestCopyKeepsLayoutAndSharing(t *testing.T) {
 			t.Errorf("copy %d of %v is %v, %v", i, x, out[i], read(t, out[i]))
 		}
 		if x.Numel() > 0 && out[i].Ptr()%64 != x.Ptr()%64 {
-			t.Errorf("copy %d is aligned otherwise: %#x, %#x", i, out[i].Ptr(), x.Ptr())
+			t.Errorf("copy %d has another alignment: %#x, want that of %#x", i, out[i].Ptr(), x.Ptr())
 		}
 	}
 	if out[0].Ptr() != out[2].Ptr() || out[4].Ptr()-out[0].Ptr() != in[4].Ptr()-in[0].Ptr() {

@@ -97,7 +97,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestErrors marks the place of each error with a ‸.
+// TestErrors marks the position of each error with a ‸.
 func TestErrors(t *testing.T) {
 	for in, expected := range map[string]string{
 		"‸":                                  `"("`,

@@ -222,15 +222,15 @@ func TestPreamble(t *testing.T) {
 	}
 }
 
-// A short file that claims a terabyte must not make us allocate it.
-func TestBoastfulHeader(t *testing.T) {
+// Read does not allocate a terabyte for a short file whose header gives that size.
+func TestLargeSizeInShortFile(t *testing.T) {
 	data := file("{'descr': '|u1', 'fortran_order': False, 'shape': (1099511627776,)}", make([]byte, 4096)...)
 	if _, err := npy.Read(bytes.NewReader(data)); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("%v", err)
 	}
 }
 
-// Larger than the first chunk, so that the memory has to grow.
+// Data larger than the first chunk is read into several allocations.
 func TestLarge(t *testing.T) {
 	const n = 3<<20 + 5
 	x, err := tensor.New(tensor.UInt8, n)
