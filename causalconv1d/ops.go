@@ -64,7 +64,7 @@ type Forward struct {
 	X   *tensor.Tensor // (B, D, L) float32, float16 or bfloat16
 	// (G, W) float32, float16 or bfloat16; G divides D: channel d has filter d / (D / G)
 	Weight *tensor.Tensor
-	Bias   *tensor.Tensor // (D) or (0) float32, float16 or bfloat16; an empty tensor is none; may be nil
+	Bias   *tensor.Tensor // (D) or (0) float32, float16 or bfloat16; shape (0): no bias; may be nil
 	SiLU   bool           // apply SiLU to the result
 	// (B, L) int32; sequence of each position: only positions of a sequence affect each other; negative
 	// is padding, where the result is 0; may be nil
@@ -96,7 +96,7 @@ type Backward struct {
 	X     *tensor.Tensor // (B, D, L) float32, float16 or bfloat16
 	// (G, W) float32, float16 or bfloat16; G divides D: channel d has filter d / (D / G)
 	Weight *tensor.Tensor
-	Bias   *tensor.Tensor // (D) or (0) float32, float16 or bfloat16; an empty tensor is none; may be nil
+	Bias   *tensor.Tensor // (D) or (0) float32, float16 or bfloat16; shape (0): no bias; may be nil
 	DOut   *tensor.Tensor // (B, D, L), the type of x; the gradient of out
 	SiLU   bool           // the forward call applied SiLU
 	// (B, L) int32; sequence of each position: only positions of a sequence affect each other; negative
@@ -123,7 +123,7 @@ type Update struct {
 	ConvState *tensor.Tensor // written: (N, D, S), the type of x; N slots, read and written; S is W-1 or more
 	// (G, W) float32, float16 or bfloat16; G divides D: channel d has filter d / (D / G)
 	Weight *tensor.Tensor
-	Bias   *tensor.Tensor // (D) or (0) float32, float16 or bfloat16; an empty tensor is none; may be nil
+	Bias   *tensor.Tensor // (D) or (0) float32, float16 or bfloat16; shape (0): no bias; may be nil
 	SiLU   bool           // apply SiLU to the result
 	// (B) int32; conv_state is circular: x is stored from this position modulo S on; by default the
 	// state is shifted; may be nil
@@ -151,9 +151,9 @@ type VarlenForward struct {
 	X   *tensor.Tensor // (D, T) float32, float16 or bfloat16; sequences one after another
 	// (G, W) float32, float16 or bfloat16; G divides D: channel d has filter d / (D / G)
 	Weight        *tensor.Tensor
-	Bias          *tensor.Tensor // (D) or (0) float32, float16 or bfloat16; an empty tensor is none; may be nil
+	Bias          *tensor.Tensor // (D) or (0) float32, float16 or bfloat16; shape (0): no bias; may be nil
 	SiLU          bool           // apply SiLU to the result
-	QueryStartLoc *tensor.Tensor // (B+1) int32; where each sequence begins, and the end of the last
+	QueryStartLoc *tensor.Tensor // (B+1) int32; the start of each sequence, and the end of the last one
 	// written: (N, D, S), the type of x; N slots, read and written; S is W-1 or more; may be nil
 	ConvStates   *tensor.Tensor
 	CacheIndices *tensor.Tensor // (B) int32; slot of each sequence; by default sequence b has slot b; may be nil
@@ -179,7 +179,7 @@ func (o *Ops) VarlenForward(ctx context.Context, a VarlenForward) error {
 type VarlenStates struct {
 	States    *tensor.Tensor // written: (B, D, S), the type of x; the last S positions of each sequence
 	X         *tensor.Tensor // (T, D) float32, float16 or bfloat16; sequences one after another
-	CuSeqlens *tensor.Tensor // (B+1) int32; where each sequence begins, and the end of the last
+	CuSeqlens *tensor.Tensor // (B+1) int32; the start of each sequence, and the end of the last one
 }
 
 // VarlenStates calls causal_conv1d_varlen_states: the last values of each packed sequence; short
@@ -203,18 +203,18 @@ type ServeUpdate struct {
 	ConvState *tensor.Tensor
 	// (G, W) float32, float16 or bfloat16; G divides D: channel d has filter d / (D / G)
 	Weight *tensor.Tensor
-	Bias   *tensor.Tensor // (D) or (0) float32, float16 or bfloat16; an empty tensor is none; may be nil
+	Bias   *tensor.Tensor // (D) or (0) float32, float16 or bfloat16; shape (0): no bias; may be nil
 	SiLU   bool           // apply SiLU to the sum
 	// (B) or (B, M) int32 or int64; slot of each sequence, or the slots of its blocks; by default
 	// sequence b has slot b; may be nil
 	ConvStateIndices *tensor.Tensor
-	// (B+1) int32 or int64; where each sequence begins in x, and the end of the last; may be nil
+	// (B+1) int32 or int64; the start of each sequence in x, and the end of the last one; may be nil
 	QueryStartLoc *tensor.Tensor
 	// tokens of the longest sequence with query_start_loc: longer ones are skipped; -1: what conv_state
 	// has room for; nil is -1
 	MaxQueryLen *int64
-	// (B) int32 or int64; tokens of the previous call that count, from 1 on: conv_state holds W-2
-	// values and then that call's tokens; may be nil
+	// (B) int32 or int64; accepted tokens of the previous call, 1 or more; conv_state has W-2 values
+	// and then all tokens of that call; may be nil
 	NumAcceptedTokens *tensor.Tensor
 	// (B) int32 or int64; column of conv_state_indices with the slot to write; by default the slot that
 	// is read; may be nil
@@ -231,14 +231,15 @@ type ServeUpdate struct {
 	// (B) int32 or int64; row of intermediate_conv_window of each sequence; by default its slot; may be
 	// nil
 	IntermediateStateIndices *tensor.Tensor
-	LeadingState             *bool // a longer state is its first W-1 entries, otherwise all S; nil is true
-	// out of skipped sequences and of tokens outside of sequences is 0, otherwise it stays; nil is true
+	LeadingState             *bool // the state is the first W-1 entries of a slot; false: all S entries; nil is true
+	// out of skipped sequences and of tokens outside of sequences is 0; false: it is not written; nil
+	// is true
 	ClearPadding *bool
 	PadSlot      *int64 // slot index of sequences to skip, and of blocks that are not written; nil is -1
 }
 
 // ServeUpdate calls causal_conv1d_serve_update: causal_conv1d_update for serving: packed sequences
-// of several tokens, tokens taken back, trees, state blocks.
+// of several tokens, rejected tokens, trees, state blocks.
 func (o *Ops) ServeUpdate(ctx context.Context, a ServeUpdate) error {
 	maxQueryLenValue := int64(-1)
 	if a.MaxQueryLen != nil {
@@ -265,17 +266,17 @@ func (o *Ops) ServeUpdate(ctx context.Context, a ServeUpdate) error {
 // UpdateSplitQKV are the arguments of [Ops.UpdateSplitQKV].
 type UpdateSplitQKV struct {
 	Q *tensor.Tensor // written: (B, Q) or (B, Q, L), the type of x; the first channels
-	K *tensor.Tensor // written: (B, K) or (B, K, L), the type of x; the channels behind them
+	K *tensor.Tensor // written: (B, K) or (B, K, L), the type of x; the channels after those of q
 	V *tensor.Tensor // written: (B, V) or (B, V, L), the type of x; the last channels
 	X *tensor.Tensor // (B, D) or (B, D, L) float32, float16 or bfloat16; D is Q + K + V
 	// written: (N, D, S) float32, float16 or bfloat16; N slots, read and written; S is W-1 or more
 	ConvState *tensor.Tensor
 	// (G, W) float32, float16 or bfloat16; G divides D: channel d has filter d / (D / G)
 	Weight           *tensor.Tensor
-	Bias             *tensor.Tensor // (D) or (0) float32, float16 or bfloat16; an empty tensor is none; may be nil
+	Bias             *tensor.Tensor // (D) or (0) float32, float16 or bfloat16; shape (0): no bias; may be nil
 	SiLU             bool           // apply SiLU to the result
 	ConvStateIndices *tensor.Tensor // (B) int32 or int64; slot of each row; by default row b has slot b; may be nil
-	LeadingState     *bool          // a longer state is its first W-1 entries, otherwise all S; nil is true
+	LeadingState     *bool          // the state is the first W-1 entries of a slot; false: all S entries; nil is true
 	PadSlot          *int64         // slot index of rows to skip: their outputs are 0, and no state changes; nil is -1
 }
 
@@ -303,9 +304,10 @@ type ServeForward struct {
 	// written: (N, D, S) float32, float16 or bfloat16; N slots, read and written; S is W-1 or more
 	ConvStates *tensor.Tensor
 	// (G, W) float32, float16 or bfloat16; G divides D: channel d has filter d / (D / G)
-	Weight        *tensor.Tensor
-	QueryStartLoc *tensor.Tensor // (B+1) int32 or int64; where each sequence begins in x, and the end of the last
-	Bias          *tensor.Tensor // (D) or (0) float32, float16 or bfloat16; an empty tensor is none; may be nil
+	Weight *tensor.Tensor
+	// (B+1) int32 or int64; the start of each sequence in x, and the end of the last one
+	QueryStartLoc *tensor.Tensor
+	Bias          *tensor.Tensor // (D) or (0) float32, float16 or bfloat16; shape (0): no bias; may be nil
 	SiLU          bool           // apply SiLU to the result
 	// (B) or (B, M) int32 or int64; slot of each sequence, or the slots of its blocks; by default
 	// sequence b has slot b; may be nil
@@ -324,9 +326,9 @@ type ServeForward struct {
 	// of block_size_to_align, counted with these; may be nil
 	NumComputedTokens *tensor.Tensor
 	BlockSizeToAlign  int64 // tokens of a block
-	LeadingState      *bool // a longer state is its first W-1 entries, otherwise all S; nil is true
-	// a sequence without tokens changes no slot, otherwise its slot receives its initial state, or
-	// zeros; nil is true
+	LeadingState      *bool // the state is the first W-1 entries of a slot; false: all S entries; nil is true
+	// a sequence without tokens changes no slot; false: its slot receives its initial state, or zeros;
+	// nil is true
 	SkipEmpty *bool
 	// slot index of sequences to skip, whose out is 0, and of blocks that are not written; nil is -1
 	PadSlot *int64
@@ -356,23 +358,24 @@ func (o *Ops) ServeForward(ctx context.Context, a ServeForward) error {
 // ForwardSplitQKV are the arguments of [Ops.ForwardSplitQKV].
 type ForwardSplitQKV struct {
 	Q *tensor.Tensor // written: (T, Q), the type of x; the first channels
-	K *tensor.Tensor // written: (T, K), the type of x; the channels behind them
+	K *tensor.Tensor // written: (T, K), the type of x; the channels after those of q
 	V *tensor.Tensor // written: (T, V), the type of x; the last channels
 	X *tensor.Tensor // (D, T) float32, float16 or bfloat16; sequences one after another; D is Q + K + V
 	// written: (N, D, S) float32, float16 or bfloat16; N slots, read and written; S is W-1 or more
 	ConvStates *tensor.Tensor
 	// (G, W) float32, float16 or bfloat16; G divides D: channel d has filter d / (D / G)
-	Weight        *tensor.Tensor
-	QueryStartLoc *tensor.Tensor // (B+1) int32 or int64; where each sequence begins in x, and the end of the last
-	Bias          *tensor.Tensor // (D) or (0) float32, float16 or bfloat16; an empty tensor is none; may be nil
+	Weight *tensor.Tensor
+	// (B+1) int32 or int64; the start of each sequence in x, and the end of the last one
+	QueryStartLoc *tensor.Tensor
+	Bias          *tensor.Tensor // (D) or (0) float32, float16 or bfloat16; shape (0): no bias; may be nil
 	SiLU          bool           // apply SiLU to the result
 	// (B) int32 or int64; slot of each sequence; by default sequence b has slot b; may be nil
 	CacheIndices *tensor.Tensor
 	// (B) bool; whether the sequence continues the state of its slot; by default none does; may be nil
 	HasInitialState *tensor.Tensor
-	LeadingState    *bool // a longer state is its first W-1 entries, otherwise all S; nil is true
-	// a sequence without tokens changes no slot, otherwise its slot receives its initial state, or
-	// zeros; nil is true
+	LeadingState    *bool // the state is the first W-1 entries of a slot; false: all S entries; nil is true
+	// a sequence without tokens changes no slot; false: its slot receives its initial state, or zeros;
+	// nil is true
 	SkipEmpty *bool
 	// slot index of sequences to skip: their outputs are 0, and no state changes; nil is -1
 	PadSlot *int64
