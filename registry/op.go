@@ -150,7 +150,7 @@ func (o *opVersion) call(ctx context.Context, args []any, m *measurement, params
 	if err != nil {
 		return err
 	}
-	dev = o.place(ctx, dev)
+	dev = o.callDevice(ctx, dev)
 	key := o.key(args)
 	b := o.findBinding(dev, key)
 	if b == nil {
@@ -286,8 +286,9 @@ func (o *opVersion) addBinding(b binding) {
 	}
 }
 
-// place returns the device of a call, given that of its tensors.
-func (o *opVersion) place(ctx context.Context, dev tensor.Device) tensor.Device {
+// callDevice returns the device on which a call runs, given the device dev of its tensors. For an operator without tensors it is that
+// of the stream of the context, if there is one.
+func (o *opVersion) callDevice(ctx context.Context, dev tensor.Device) tensor.Device {
 	if o.tensors {
 		return dev
 	}

@@ -63,7 +63,7 @@ func (o *opVersion) callVerified(ctx context.Context, args []any, params *ffi.Pa
 	if err != nil {
 		return err
 	}
-	dev = o.place(ctx, dev)
+	dev = o.callDevice(ctx, dev)
 	stream, err := o.stream(ctx, dev)
 	if err != nil {
 		return err

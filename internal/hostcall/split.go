@@ -55,7 +55,7 @@ func (r *execution) choose(size int64) ([]unitRange, error) {
 }
 
 // The costs of copies, measured on an H100 with 16 processors. A device copies a shorter row in the time of a row of cheapRow bytes.
-// A processor copies runs of streamedRun bytes or more without its caches.
+// A processor bypasses its caches when it copies runs of streamedRun bytes or more.
 const (
 	cheapRow    = 256
 	streamedRun = 1 << 20

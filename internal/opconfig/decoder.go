@@ -100,7 +100,7 @@ func (d *decoder) bool(n *node, what string) {
 }
 
 // plain reports whether a text has no control characters, and adds a mistake if it has one. No path,
-// name, flag or pattern needs a control character, and a terminal may execute it.
+// name, flag or pattern needs a control character, and a terminal may interpret it.
 func (d *decoder) plain(s string, offset int, what string) bool {
 	if !strings.ContainsFunc(s, unicode.IsControl) {
 		return true
