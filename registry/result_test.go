@@ -167,7 +167,7 @@ func TestListsAndResults(t *testing.T) {
 	}
 }
 
-// TestDeviceWithoutTensors calls an operator without tensors, whose device is that of the stream.
+// TestDeviceWithoutTensors calls an operator without tensors. The call runs on the device of the stream.
 func TestDeviceWithoutTensors(t *testing.T) {
 	for _, verified := range []bool{false, true} {
 		reg := open(t, registry.Options{Root: sourceTree(t, typesConfig, map[string]string{"csrc/types.cpp": typesSource}), Verify: verified})
