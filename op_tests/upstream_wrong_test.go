@@ -156,6 +156,8 @@ func rightArgs(t *testing.T, decl *opconfig.Op, dev tensor.Device) (args []any) 
 			args = append(args, false)
 		case schema.Str:
 			args = append(args, "")
+		case schema.IntList:
+			args = append(args, []int64{1, 2})
 		default:
 			t.Fatalf("%s: no value for %s", decl.Name, a.Type)
 		}
@@ -210,6 +212,8 @@ func wrongCalls(t *testing.T, decl *opconfig.Op, right []any) (list []wrongCall)
 			kinds = []any{nil, 1, 0, 1.0, "true", []bool{true}, other}
 		case schema.Str:
 			kinds = []any{nil, 1, 1.5, true, []byte("softmax"), "soft\x00max", other}
+		case schema.IntList:
+			kinds = []any{nil, 1, "1", 1.5, true, []float64{1}, []string{"1"}, []any{"1"}, []bool{true}, other}
 		case schema.Tensor:
 			kinds = []any{1, 1.5, "tensor", true, []float32{1}, *packedTensor(t, unreachable, tensor.Float32, 1), uintptr(1 << 20)}
 			if !a.Type.Optional {
