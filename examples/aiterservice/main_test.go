@@ -39,7 +39,8 @@ func TestSmallTree(t *testing.T) {
 	}
 	for function, reason := range map[string]string{
 		"_topk_softmax": "the checkout lacks the sources of module_aiter_moe_asm",
-		"all_reduce":    "no module of the checkout has all_reduce",
+		"all_reduce":    "the checkout lacks the sources of module_aiter_custom_all_reduce",
+		"mla_reduce_v1": "no module of the checkout has mla_reduce_v1",
 	} {
 		if reasons[function] != reason {
 			t.Errorf("%s: %q, want %q", function, reasons[function], reason)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/aiter-go/aiter/internal/opconfig"
 )
 
 // tree returns a checkout with the given files: pairs of name and text.
@@ -194,5 +196,32 @@ func TestNeeds(t *testing.T) {
 	s := Status{State: Possible, Needs: needs}
 	if got := s.Words(); got != "possible, with hipCUB and rocPRIM" || len(reasons) > 0 {
 		t.Errorf("got %q, reasons %v", got, reasons)
+	}
+}
+
+// TestSharedSource has a source that two modules have: it counts for the module whose other sources are fewer.
+func TestSharedSource(t *testing.T) {
+	c, err := read(tree(configFile, `{"module_a": {"srcs": ["f'{AITER_CSRC_DIR}/a.cu'", "f'{AITER_CSRC_DIR}/shared.cu'"]},
+		"module_b": {"srcs": ["f'{AITER_CSRC_DIR}/b.cu'", "f'{AITER_CSRC_DIR}/c.cu'", "f'{AITER_CSRC_DIR}/shared.cu'"]},
+		"module_c": {"srcs": "f'{AITER_CSRC_DIR}/c.cu'"}}`, "csrc/a.cu", "", "csrc/b.cu", "", "csrc/c.cu", "", "csrc/shared.cu", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		`#include "shared.cu"`: "module_a",
+		"#include \"shared.cu\"\n#include \"b.cu\"\n#include \"c.cu\"": "module_b module_c",
+		`#include "none.cu"`: "",
+	} {
+		d := Declared{Files: tree("x.hip", text), Config: &opconfig.Config{Modules: []*opconfig.Module{
+			{Name: "module_aiter_x", Sources: []opconfig.Source{{Files: []string{"x.hip"}}}}}}}
+		var in []string
+		for _, s := range c.Status(d) {
+			if s.State == In {
+				in = append(in, s.Name)
+			}
+		}
+		if got := strings.Join(in, " "); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
 	}
 }

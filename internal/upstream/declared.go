@@ -117,28 +117,46 @@ type Status struct {
 	Needs    []string // header libraries that the sources include: rocPRIM, hipCUB
 }
 
-// Status returns the state of each module, in the order of AIter's configuration.
-func (c *Checkout) Status(d Declared) []Status {
-	includes := map[string][]string{} // file of the checkout -> declared modules
-	for _, m := range d.Config.Modules {
-		for _, file := range c.adaptersOf(d, m).sources {
-			if !slices.Contains(includes[file], m.Name) {
-				includes[file] = append(includes[file], m.Name)
+// users lists the declared modules that include sources of each module of AIter. A source that several modules of AIter have counts for
+// those of which the declared module lacks the fewest sources.
+func (c *Checkout) users(d Declared) map[string][]string {
+	all := map[string][]string{}
+	for _, declared := range d.Config.Modules {
+		included := c.adaptersOf(d, declared).sources
+		lacks := func(m *Module) (n int) {
+			for _, file := range m.Sources {
+				if !slices.Contains(included, file) {
+					n++
+				}
+			}
+			return n
+		}
+		for _, file := range included {
+			fewest := -1
+			for _, m := range c.Modules {
+				if n := lacks(m); slices.Contains(m.Sources, file) && (fewest < 0 || n < fewest) {
+					fewest = n
+				}
+			}
+			for _, m := range c.Modules {
+				if slices.Contains(m.Sources, file) && lacks(m) == fewest && !slices.Contains(all[m.Name], declared.Name) {
+					all[m.Name] = append(all[m.Name], declared.Name)
+				}
 			}
 		}
 	}
+	return all
+}
+
+// Status returns the state of each module, in the order of AIter's configuration.
+func (c *Checkout) Status(d Declared) []Status {
+	users := c.users(d)
 	standins := d.Standins()
 	var list []Status
 	for _, m := range c.Modules {
 		s := Status{Module: m, State: Possible}
 		s.Reasons, s.Needs = c.reasons(m, standins)
-		for _, file := range m.Sources {
-			for _, name := range includes[file] {
-				if !slices.Contains(s.Declared, name) {
-					s.Declared = append(s.Declared, name)
-				}
-			}
-		}
+		s.Declared = users[m.Name]
 		slices.Sort(s.Declared)
 		switch {
 		case len(s.Declared) > 0:
