@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -29,7 +30,7 @@ func file(name, data string) entry {
 // packEntries returns a layer and the size of its tar file.
 func packEntries(t testing.TB, entries ...entry) (packed []byte, size int64) {
 	t.Helper()
-	var plain, zipped bytes.Buffer
+	var plain bytes.Buffer
 	w := tar.NewWriter(&plain)
 	for _, e := range entries {
 		if err := w.WriteHeader(&e.header); err != nil {
@@ -42,14 +43,34 @@ func packEntries(t testing.TB, entries ...entry) (packed []byte, size int64) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	zip := gzip.NewWriter(&zipped)
-	if _, err := zip.Write(plain.Bytes()); err != nil {
+	return zipped(t, plain.Bytes()), int64(plain.Len())
+}
+
+// packCut returns a layer with the first bytes of the tar file of an entry, and the size of the part.
+func packCut(t testing.TB, e entry, bytes int64) (packed []byte, size int64) {
+	t.Helper()
+	whole, _ := packEntries(t, e)
+	zip, err := gzip.NewReader(strings.NewReader(string(whole)))
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := zip.Close(); err != nil {
+	plain, err := io.ReadAll(io.LimitReader(zip, bytes))
+	if err != nil {
 		t.Fatal(err)
 	}
-	return zipped.Bytes(), int64(plain.Len())
+	return zipped(t, plain), int64(len(plain))
+}
+
+// zipped returns bytes that are packed with gzip.
+func zipped(t testing.TB, plain []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	zip := gzip.NewWriter(&b)
+	_, err := zip.Write(plain)
+	if err := errors.Join(err, zip.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
 }
 
 const (
@@ -102,6 +123,7 @@ func TestHostileLayers(t *testing.T) {
 	trailing := append(bytes.Clone(good), "more"...)
 	twice := append(bytes.Clone(good), good...)
 	cut := good[:len(good)-6]
+	ends, endsSize := packCut(t, file(someFile, strings.Repeat("x", 1000)), 512+100)
 	flipped := bytes.Clone(good)
 	flipped[len(flipped)-5] ^= 1 // of the checksum
 	for _, c := range []struct {
@@ -117,6 +139,7 @@ func TestHostileLayers(t *testing.T) {
 		{"bytes after the end", trailing, goodSize, "after its end"},
 		{"two files", twice, goodSize, "after its end"},
 		{"cut", cut, goodSize, "damaged"},
+		{"tar file that ends in a file", ends, endsSize + 1000, `the layer ends in the file "` + someFile + `": unexpected EOF`},
 		{"wrong checksum", flipped, goodSize, "damaged"},
 		{"no gzip", []byte("plain"), 5, "not packed with gzip"},
 		{"empty", nil, 0, "not packed with gzip"},
@@ -166,15 +189,7 @@ func packSparse(t testing.TB, hole int) (packed []byte, size int64) {
 	fragments := fmt.Sprintf("1\n%d\n0\n", hole)
 	block("file", tar.TypeReg, fragments+strings.Repeat("\x00", -len(fragments)&511))
 	plain.Write(make([]byte, 1024))
-	var zipped bytes.Buffer
-	zip := gzip.NewWriter(&zipped)
-	if _, err := zip.Write(plain.Bytes()); err != nil {
-		t.Fatal(err)
-	}
-	if err := zip.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return zipped.Bytes(), int64(plain.Len())
+	return zipped(t, plain.Bytes()), int64(plain.Len())
 }
 
 func rootIn(t testing.TB) (root *os.Root, above string) {

@@ -80,13 +80,17 @@ func TestTries(t *testing.T) {
 	}
 	var longest time.Duration
 	for try := 1; try < tries; try++ {
-		most := time.Duration(0)
+		window := firstPause << (try - 1)
+		least, most := window, time.Duration(0)
 		for range 1000 {
 			pause, again := pauseAfter(nil, syscall.ECONNREFUSED, try)
 			if !again {
 				t.Fatal("a refused connection is not tried again")
 			}
-			most = max(most, pause)
+			least, most = min(least, pause), max(most, pause)
+		}
+		if least > window/20 || most < window*19/20 || most >= window { // full jitter
+			t.Errorf("pauses after try %d: %s to %s, want random times from 0 to %s", try, least, most, window)
 		}
 		longest += most
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"sync"
@@ -64,7 +65,9 @@ func startChild() int {
 	s := managerSettings(fixture{root: n.Root}, n.Cache, n.Env, &events{})
 	s.Remote = func(so jit.SourceOptions) (_ jit.Source, err error) {
 		defer timed.add(time.Now())
-		timed.Source, err = Open(so)
+		if timed.Source, err = Open(so); timed.Source == nil {
+			return nil, err
+		}
 		return timed, err
 	}
 	m, err := s.OpenManager(context.Background())
@@ -87,23 +90,31 @@ func startChild() int {
 	return 0
 }
 
-// nextProcess starts a process of the node.
-func (n *node) nextProcess() started {
-	n.t.Helper()
+// process starts a process of the node.
+func (n *node) process() (s started, err error) {
 	data, err := json.Marshal(childNode{n.f.root, n.cache, n.env})
 	if err != nil {
-		n.t.Fatal(err)
+		return s, err
 	}
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "AITER_TEST_START="+string(data))
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, os.Stderr
 	if err := cmd.Run(); err != nil {
-		n.t.Fatal(err)
+		return s, err
 	}
-	var s started
 	if err := json.Unmarshal(out.Bytes(), &s); err != nil {
-		n.t.Fatalf("%v: %s", err, out.Bytes())
+		return s, fmt.Errorf("%w: %s", err, out.Bytes())
+	}
+	return s, nil
+}
+
+// nextProcess starts a process of the node.
+func (n *node) nextProcess() started {
+	n.t.Helper()
+	s, err := n.process()
+	if err != nil {
+		n.t.Fatal(err)
 	}
 	return s
 }

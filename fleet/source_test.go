@@ -169,6 +169,12 @@ func TestNewSourcesCompile(t *testing.T) {
 	if !errors.As(err, &stale) || !strings.Contains(err.Error(), "source changed") {
 		t.Errorf("stale set without a compiler: %v", err)
 	}
+	_, _, _, err = n.start()
+	want := "the set has no such artifact: its artifacts of module_small for cpu are of other sources or of another compiler"
+	var pull *jit.PullError
+	if !errors.As(err, &pull) || pull.Cause != jit.PullAbsent || !strings.Contains(err.Error(), want) {
+		t.Errorf("the next process: %v, want %q", err, want)
+	}
 }
 
 // TestRevoked removes the key that signed a set which the node has pulled.

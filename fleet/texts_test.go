@@ -134,9 +134,10 @@ func TestSignatureTexts(t *testing.T) {
 	const statement, notBundle = "it is not a signature of cosign", "it is not a Sigstore bundle 0.3 with a DSSE envelope and one signature"
 	for _, c := range []struct {
 		name string
-		edit func(*ocispec.Manifest)
+		edit func(*ocispec.Manifest) // nil: the manifest of the signature is not JSON
 		want string
 	}{
+		{"manifest not JSON", nil, "its manifest: invalid character"},
 		{"other set", func(m *ocispec.Manifest) { m.Subject.Digest = godigest.Digest(rep.Layers[0].Digest) }, errSubject.Error()},
 		{"no subject", func(m *ocispec.Manifest) { m.Subject = nil }, errSubject.Error()},
 		{"no bundle", func(m *ocispec.Manifest) { m.Layers[0].MediaType = "x" }, notBundle},
@@ -154,8 +155,11 @@ func TestSignatureTexts(t *testing.T) {
 			m.Layers = slices.Clone(manifest.Layers)
 			subject := *manifest.Subject
 			m.Subject = &subject
-			c.edit(&m)
-			data, err := json.Marshal(m)
+			data, err := []byte("<html>"), error(nil)
+			if c.edit != nil {
+				c.edit(&m)
+				data, err = json.Marshal(m)
+			}
 			changed := index
 			changed.Manifests = slices.Clone(index.Manifests)
 			changed.Manifests[at].Digest, changed.Manifests[at].Size = godigest.Digest(store(t, dir, data)), int64(len(data))
@@ -303,6 +307,12 @@ func TestTargetTexts(t *testing.T) {
 	want := "the set has no such artifact: the set " + ref.String() + " has [cpu], expected one of [gfx942]"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
+	}
+	m := load[ocispec.Manifest](t, dir, rep.Digest)
+	m.Layers[1].Annotations[annotationTarget] = "gfx942:fast"
+	_, err = Warm(t.Context(), ref.at(store(t, dir, m)), openCache(t, t.TempDir()), nil, Options{})
+	if want := "layer " + rep.Layers[1].Digest + ": "; causeOf(err) != jit.PullDamaged || !strings.Contains(err.Error(), want) {
+		t.Errorf("a set with a target that does not exist: %v, want the cause %s and %q", err, jit.PullDamaged, want)
 	}
 	_, err = Copy(t.Context(), ref, openCache(t, t.TempDir()), []string{"gfx942"}, Options{})
 	if want := "has [cpu], and none of [gfx942]"; err == nil || !strings.Contains(err.Error(), want) {
