@@ -51,6 +51,8 @@ func TestMain(m *testing.M) {
 		os.Exit(pullChild())
 	case os.Getenv("AITER_TEST_START") != "":
 		os.Exit(startChild())
+	case os.Getenv("AITER_TEST_CALL") != "":
+		os.Exit(callChild())
 	}
 	code := m.Run()
 	if f, err := built(); err == nil {

@@ -68,6 +68,9 @@ func StartRegistry(program, dir, extra, http string) (*Registry, error) {
 	}
 }
 
+// Process returns the registry's process.
+func (r *Registry) Process() *os.Process { return r.cmd.Process }
+
 // Stop kills the registry. Concurrent calls are allowed.
 func (r *Registry) Stop() {
 	r.stop.Do(func() {
