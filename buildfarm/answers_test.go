@@ -302,6 +302,31 @@ func TestTokenRemoved(t *testing.T) {
 	}
 }
 
+// TestTokenRemovedDuringUpload removes the file of the token before the client opens the stream for a large input.
+func TestTokenRemovedDuringUpload(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := newProxy(t, startFarm(t, "").Host)
+	p.set(fault{answer: func(_ context.Context, method string, m []byte) ([]byte, error) {
+		if method != "FindMissingBlobs" {
+			return m, nil
+		}
+		return m, os.Remove(file)
+	}})
+	x, err := open(t, "grpc://"+p.host, map[string]string{"AITER_JIT_EXECUTOR_TOKEN": file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = x.Execute(t.Context(), copying(t, large))
+	var failed *jit.ExecutorError
+	if !errors.As(err, &failed) || failed.Cause != jit.ExecutorDenied || p.count("Write") > 0 ||
+		!strings.Contains(err.Error(), "ByteStream.Write at "+p.host+": ") || !strings.Contains(err.Error(), "AITER_JIT_EXECUTOR_TOKEN: open "+file) {
+		t.Errorf("%v after %d streams, want the cause %s, the call and the file", err, p.count("Write"), jit.ExecutorDenied)
+	}
+}
+
 // TestPlatform sends the properties of the platform, sorted, with the digest of the toolchain.
 func TestPlatform(t *testing.T) {
 	p := newProxy(t, startFarm(t, "").Host)

@@ -48,6 +48,7 @@ func isDone(m []byte) bool {
 func TestFaults(t *testing.T) {
 	farm := startFarm(t, "")
 	want := builtHere(t)
+	const longest = 10 * time.Second // the wait of 1 s, and compiles on a machine that other work loads
 	for _, c := range []struct {
 		name  string
 		fault fault
@@ -89,6 +90,13 @@ func TestFaults(t *testing.T) {
 				return nil, status.Error(codes.Unavailable, "the connection is closed")
 			}
 			return m, nil
+		}}, ""},
+		{"delay", fault{call: func(ctx context.Context, _ string) error {
+			select {
+			case <-ctx.Done():
+			case <-time.After(300 * time.Millisecond): // of a limit of 1 s
+			}
+			return ctx.Err()
 		}}, ""},
 		{"executes nothing", fault{answer: func(_ context.Context, method string, m []byte) ([]byte, error) {
 			if method == "GetCapabilities" {
@@ -133,6 +141,9 @@ func TestFaults(t *testing.T) {
 				t.Errorf("causes %q, want %q", causes, c.cause)
 			case c.cause != "" && strings.Count(x.log.String(), "build farm gave no result") != 1:
 				t.Errorf("want one warning, got:\n%s", x.log.String())
+			}
+			if took := time.Since(start); took > longest {
+				t.Errorf("the build took %s, want at most %s", took, longest)
 			}
 			t.Logf("%s: %q", time.Since(start).Round(10*time.Millisecond), causes)
 		})
