@@ -321,8 +321,9 @@ func TestTokenRemovedDuringUpload(t *testing.T) {
 	}
 	_, err = x.Execute(t.Context(), copying(t, large))
 	var failed *jit.ExecutorError
-	if !errors.As(err, &failed) || failed.Cause != jit.ExecutorDenied || p.count("Write") > 0 ||
-		!strings.Contains(err.Error(), "ByteStream.Write at "+p.host+": ") || !strings.Contains(err.Error(), "AITER_JIT_EXECUTOR_TOKEN: open "+file) {
+	denied := errors.As(err, &failed) && failed.Cause == jit.ExecutorDenied && p.count("Write") == 0
+	call, name := "ByteStream.Write at "+p.host+": ", "AITER_JIT_EXECUTOR_TOKEN: open "+file
+	if !denied || !strings.Contains(err.Error(), call) || !strings.Contains(err.Error(), name) {
 		t.Errorf("%v after %d streams, want the cause %s, the call and the file", err, p.count("Write"), jit.ExecutorDenied)
 	}
 }

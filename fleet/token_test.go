@@ -138,7 +138,8 @@ func TestTokens(t *testing.T) {
 	if len(s.scopes) == 0 || slices.ContainsFunc(s.scopes, func(got string) bool { return got != scope }) {
 		t.Errorf("the node asked for %q, want %s only", s.scopes, scope)
 	}
-	if _, err := Push(t.Context(), parse(t, r.Host+"/aiter/kernels:v2"), readOnly(t, f.built), nil, Options{}); causeOf(err) != jit.PullDenied {
+	_, err = Push(t.Context(), parse(t, r.Host+"/aiter/kernels:v2"), readOnly(t, f.built), nil, Options{})
+	if causeOf(err) != jit.PullDenied {
 		t.Errorf("a push of the user who may only pull: %v, want the cause %s", err, jit.PullDenied)
 	}
 
