@@ -170,14 +170,21 @@ func TestServerKilledInTransfer(t *testing.T) {
 	rep := push(t, r.Host+"/aiter/kernels:v1", withGPU(t, f, noise(size)), "")
 	p := newProxy(t, r.Host)
 	large := rep.Layers[slices.IndexFunc(rep.Layers, func(l Layer) bool { return l.Packed > size })]
-	var begun atomic.Int64
+	isLayer := ofLayers(rep.Layers)
+	records, begun := make(chan struct{}), atomic.Int64{}
 	p.set(func(w http.ResponseWriter, q *http.Request, real http.Handler) bool {
-		if !isOf(q, large.Digest) {
-			return false
+		switch {
+		case isOf(q, large.Digest):
+			<-records // the other layer of the target is complete
+			begun.Add(1)
+			real.ServeHTTP(&killing{w, 1 << 20, r.Stop}, q)
+			return true
+		case isLayer(q):
+			real.ServeHTTP(w, q)
+			close(records)
+			return true
 		}
-		begun.Add(1)
-		real.ServeHTTP(&killing{w, 1 << 20, r.Stop}, q)
-		return true
+		return false
 	})
 	store := openCache(t, t.TempDir())
 	start := time.Now()
