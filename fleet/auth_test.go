@@ -121,6 +121,18 @@ func TestCredentials(t *testing.T) {
 			t.Errorf("%s: the error contains the password: %v", c.name, err)
 		}
 	}
+	// A credential helper is a program that prints the password.
+	helper := filepath.Join(t.TempDir(), "docker-credential-test")
+	t.Setenv("PATH", filepath.Dir(helper)+":"+os.Getenv("PATH"))
+	const script = "#!/bin/sh\nread -r host\necho '{\"ServerURL\":\"'$host'\",\"Username\":\"user\",\"Secret\":\"secret\"}'\n"
+	config := fmt.Sprintf(`{"credHelpers":{%q:"test"}}`, r.Host)
+	err = errors.Join(os.WriteFile(helper, []byte(script), 0o755), os.WriteFile(filepath.Join(docker, "config.json"), []byte(config), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Copy(t.Context(), ref.at(rep.Digest), openCache(t, t.TempDir()), nil, Options{Certs: full}); err != nil {
+		t.Errorf("with the password of a credential helper: %v", err)
+	}
 	if err := os.Remove(filepath.Join(docker, "config.json")); err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -101,7 +102,7 @@ func TestReferrersAPI(t *testing.T) {
 	}
 }
 
-// TestImageVolume unpacks a set as container runtimes do, and uses the folder in AITER_JIT_PATH.
+// TestImageVolume unpacks a set as container runtimes do, and uses the folder in AITER_JIT_PATH. A folder of another user is refused.
 func TestImageVolume(t *testing.T) {
 	f, r, crane := prebuilt(t), startRegistry(t), testenv.Tool(t, "crane")
 	ref := r.Host + "/aiter/kernels:v1"
@@ -116,10 +117,31 @@ func TestImageVolume(t *testing.T) {
 	if err := readOnly(t, dir).Intact(); err != nil {
 		t.Error(err)
 	}
-	m := manager(t, f, t.TempDir(), map[string]string{"AITER_NO_COMPILE": "1"}, nil)
-	m.Cache().AddReadOnly(readOnly(t, dir))
-	if results, err := m.Build(t.Context(), requests()...); err != nil || !strings.HasPrefix(results[0].Artifact.Path, dir) {
-		t.Errorf("%v", err)
+	start := func() ([]jit.Result, error) {
+		s := managerSettings(f, t.TempDir(), map[string]string{"AITER_NO_COMPILE": "1", "AITER_JIT_PATH": dir}, nil)
+		s.Path = nil
+		m, err := s.OpenManager(t.Context())
+		if err != nil {
+			return nil, err
+		}
+		defer m.Close()
+		return m.Build(t.Context(), requests()...)
+	}
+	if results, err := start(); err != nil || !strings.HasPrefix(results[0].Artifact.Path, dir) {
+		t.Errorf("%v, %v", results, err)
+	}
+	if os.Geteuid() != 0 {
+		return
+	}
+	const other = 12345
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		return errors.Join(err, os.Lchown(path, other, other))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := start(); err == nil || !strings.Contains(err.Error(), "or remove it from AITER_JIT_PATH") {
+		t.Errorf("a folder of another user: %v", err)
 	}
 }
 
