@@ -66,13 +66,14 @@ type Forward struct {
 	Weight *tensor.Tensor
 	Bias   *tensor.Tensor // (D) or (0) float32, float16 or bfloat16; shape (0): no bias; may be nil
 	SiLU   bool           // apply SiLU to the result
-	// (B, L) int32; sequence of each position: only positions of a sequence affect each other; negative
-	// is padding, where the result is 0; may be nil
+	// (B, L) int32; sequence number of each position: only positions of the same sequence affect each
+	// other; negative: padding, where the result is 0; may be nil
 	SeqIdx *tensor.Tensor
 	// (B, D, W-1), the type of x; the positions before x, zeros by default; with seq_idx no position
 	// depends on them; may be nil
 	InitialStates *tensor.Tensor
-	// written: (B, D, W-1), the type of x; the last positions of initial_states and x; may be nil
+	// written: (B, D, W-1), the type of x; the last W-1 positions of initial_states followed by x; may
+	// be nil
 	FinalStates *tensor.Tensor
 }
 
@@ -99,10 +100,10 @@ type Backward struct {
 	Bias   *tensor.Tensor // (D) or (0) float32, float16 or bfloat16; shape (0): no bias; may be nil
 	DOut   *tensor.Tensor // (B, D, L), the type of x; the gradient of out
 	SiLU   bool           // the forward call applied SiLU
-	// (B, L) int32; sequence of each position: only positions of a sequence affect each other; negative
-	// is padding, where the result is 0; may be nil
+	// (B, L) int32; sequence number of each position: only positions of the same sequence affect each
+	// other; negative: padding, where the result is 0; may be nil
 	SeqIdx         *tensor.Tensor
-	InitialStates  *tensor.Tensor // (B, D, W-1), the type of x; that of the forward call; may be nil
+	InitialStates  *tensor.Tensor // (B, D, W-1), the type of x; those of the forward call; may be nil
 	DFinalStates   *tensor.Tensor // (B, D, W-1), the type of x; the gradient of final_states_out; may be nil
 	DInitialStates *tensor.Tensor // written: (B, D, W-1), the type of x; the gradient for initial_states; may be nil
 }
@@ -157,7 +158,8 @@ type VarlenForward struct {
 	// written: (N, D, S), the type of x; N slots, read and written; S is W-1 or more; may be nil
 	ConvStates   *tensor.Tensor
 	CacheIndices *tensor.Tensor // (B) int32; slot of each sequence; by default sequence b has slot b; may be nil
-	// (B) bool; whether the sequence continues the state of its slot; by default none does; may be nil
+	// (B) bool; whether the sequence continues from the state in its slot; by default none does; may be
+	// nil
 	HasInitialState *tensor.Tensor
 	PadSlot         *int64 // slot index of sequences to skip: their out is 0, and no state changes; nil is -1
 }
@@ -210,8 +212,8 @@ type ServeUpdate struct {
 	ConvStateIndices *tensor.Tensor
 	// (B+1) int32 or int64; the start of each sequence in x, and the end of the last one; may be nil
 	QueryStartLoc *tensor.Tensor
-	// tokens of the longest sequence with query_start_loc: longer ones are skipped; -1: what conv_state
-	// has room for; nil is -1
+	// with query_start_loc: the most tokens of a sequence; longer sequences are skipped; -1: as many as
+	// conv_state has room for; nil is -1
 	MaxQueryLen *int64
 	// (B) int32 or int64; accepted tokens of the previous call, 1 or more; conv_state has W-2 values
 	// and then all tokens of that call; may be nil
@@ -221,8 +223,8 @@ type ServeUpdate struct {
 	BlockIdxLastScheduledToken *tensor.Tensor
 	// (B) int32 or int64; column of conv_state_indices with the slot to read; by default 0; may be nil
 	InitialStateIdx *tensor.Tensor
-	// (B, P) int32 or int64; the token before each token in a tree; token 0, and one without an earlier
-	// token there, follows the state; may be nil
+	// (B, P) int32 or int64; the parent of each token in a tree; token 0, and a token whose parent is
+	// not an earlier token, follows the state; may be nil
 	RetrieveParentToken *tensor.Tensor
 	Residual            *tensor.Tensor // the type of x; added to out after SiLU; the shape of x; may be nil
 	// written: (K, E, D, W-1) float32, float16 or bfloat16; written: the W-1 values that end with each
@@ -280,8 +282,8 @@ type UpdateSplitQKV struct {
 	PadSlot          *int64         // slot index of rows to skip: their outputs are 0, and no state changes; nil is -1
 }
 
-// UpdateSplitQKV calls causal_conv1d_update_split_qkv: causal_conv1d_update whose output is three
-// tensors, each of some channels.
+// UpdateSplitQKV calls causal_conv1d_update_split_qkv: causal_conv1d_update with three outputs,
+// which divide the channels.
 func (o *Ops) UpdateSplitQKV(ctx context.Context, a UpdateSplitQKV) error {
 	leadingStateValue := bool(true)
 	if a.LeadingState != nil {
@@ -299,7 +301,7 @@ func (o *Ops) UpdateSplitQKV(ctx context.Context, a UpdateSplitQKV) error {
 
 // ServeForward are the arguments of [Ops.ServeForward].
 type ServeForward struct {
-	Out *tensor.Tensor // written: (D, T), the type of x; it may be x itself, which is copied first
+	Out *tensor.Tensor // written: (D, T), the type of x; it may be x itself; then x is copied first
 	X   *tensor.Tensor // (D, T) float32, float16 or bfloat16; sequences one after another
 	// written: (N, D, S) float32, float16 or bfloat16; N slots, read and written; S is W-1 or more
 	ConvStates *tensor.Tensor
@@ -312,10 +314,11 @@ type ServeForward struct {
 	// (B) or (B, M) int32 or int64; slot of each sequence, or the slots of its blocks; by default
 	// sequence b has slot b; may be nil
 	CacheIndices *tensor.Tensor
-	// (B) bool; whether the sequence continues the state of its slot; by default none does; may be nil
+	// (B) bool; whether the sequence continues from the state in its slot; by default none does; may be
+	// nil
 	HasInitialState *tensor.Tensor
-	// (B) int32 or int64; column of cache_indices with the first block that ends in the call: each one
-	// from it up to the last column receives the state at its end; may be nil
+	// (B) int32 or int64; column of cache_indices of the first block that ends in the call: each column
+	// from it up to the last one receives the state at the end of its block; may be nil
 	BlockIdxFirstScheduledToken *tensor.Tensor
 	// (B) int32 or int64; column of cache_indices with the slot for the last state; by default the slot
 	// that is read; may be nil
@@ -323,7 +326,7 @@ type ServeForward struct {
 	// (B) int32 or int64; column of cache_indices with the slot to read; by default 0; may be nil
 	InitialStateIdx *tensor.Tensor
 	// (B) int32 or int64; tokens of the sequence before the call, by default 0: blocks end at multiples
-	// of block_size_to_align, counted with these; may be nil
+	// of block_size_to_align tokens, counted from the first of them; may be nil
 	NumComputedTokens *tensor.Tensor
 	BlockSizeToAlign  int64 // tokens of a block
 	LeadingState      *bool // the state is the first W-1 entries of a slot; false: all S entries; nil is true
@@ -371,7 +374,8 @@ type ForwardSplitQKV struct {
 	SiLU          bool           // apply SiLU to the result
 	// (B) int32 or int64; slot of each sequence; by default sequence b has slot b; may be nil
 	CacheIndices *tensor.Tensor
-	// (B) bool; whether the sequence continues the state of its slot; by default none does; may be nil
+	// (B) bool; whether the sequence continues from the state in its slot; by default none does; may be
+	// nil
 	HasInitialState *tensor.Tensor
 	LeadingState    *bool // the state is the first W-1 entries of a slot; false: all S entries; nil is true
 	// a sequence without tokens changes no slot; false: its slot receives its initial state, or zeros;
@@ -381,8 +385,8 @@ type ForwardSplitQKV struct {
 	PadSlot *int64
 }
 
-// ForwardSplitQKV calls causal_conv1d_fwd_split_qkv: causal_conv1d_serve_fwd whose output is three
-// tensors, each of some channels.
+// ForwardSplitQKV calls causal_conv1d_fwd_split_qkv: causal_conv1d_serve_fwd with three outputs,
+// which divide the channels.
 func (o *Ops) ForwardSplitQKV(ctx context.Context, a ForwardSplitQKV) error {
 	leadingStateValue := bool(true)
 	if a.LeadingState != nil {

@@ -36,7 +36,7 @@ func ExampleDevices() {
 	// Output: float32[2 2] on cpu [[1 2] [3 4]]
 }
 
-// The example queues a copy on a stream and waits for an event behind it.
+// The example queues a copy on a stream and waits for an event after it.
 func ExampleWithStream() {
 	devices, err := device.Open(device.Options{})
 	if err != nil {

@@ -235,7 +235,7 @@ func TestSiLUOfInfinities(t *testing.T) {
 	}
 }
 
-// An infinite weight multiplies the zeros of X before a row. It multiplies nothing behind the row, because no gradient
+// An infinite weight multiplies the zeros of X before a row. It multiplies nothing after the row, because no gradient
 // exists there.
 func TestInfiniteWeightAtTheEndsOfARow(t *testing.T) {
 	c := conv1d{batch: 1, dim: 1, groups: 1, seqlen: 3, width: 2, x: []float64{1, 2, 3}, weight: []float64{math.Inf(1), 1}}

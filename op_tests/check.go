@@ -112,17 +112,17 @@ func (p *Problem) Check(got map[string]*tensor.Tensor) ([]Result, error) {
 
 // sameLayout verifies that t has the type, the shape and the storage layout of output o.
 func (p *Problem) sameLayout(o Output, t *tensor.Tensor) error {
-	mine := p.Args[o.Arg].(*tensor.Tensor)
+	output := p.Args[o.Arg].(*tensor.Tensor)
 	switch {
 	case t == nil:
-		return &ArgumentError{Op: p.Op, Arg: o.Name, Expected: "the output as " + layoutName(mine), Got: "none"}
-	case t.DType() != mine.DType() || !slices.Equal(t.Shape(), mine.Shape()):
-	case o.guarded && (t.Offset() != mine.Offset() || t.Storage().Size() != mine.Storage().Size() ||
-		!slices.Equal(t.Strides(), mine.Strides())):
+		return &ArgumentError{Op: p.Op, Arg: o.Name, Expected: "the output as " + layoutName(output), Got: "none"}
+	case t.DType() != output.DType() || !slices.Equal(t.Shape(), output.Shape()):
+	case o.guarded && (t.Offset() != output.Offset() || t.Storage().Size() != output.Storage().Size() ||
+		!slices.Equal(t.Strides(), output.Strides())):
 	default:
 		return nil
 	}
-	return &ArgumentError{Op: p.Op, Arg: o.Name, Expected: "the output as " + layoutName(mine), Got: layoutName(t)}
+	return &ArgumentError{Op: p.Op, Arg: o.Name, Expected: "the output as " + layoutName(output), Got: layoutName(t)}
 }
 
 func layoutName(t *tensor.Tensor) string {

@@ -7,7 +7,7 @@ import (
 )
 
 // TestNoGuard checks that storages of cases without guard bytes end with the last block of their tensor, so that a memory checker
-// finds each access behind that block.
+// finds each access beyond that block.
 func TestNoGuard(t *testing.T) {
 	for _, dt := range DTypes() {
 		for _, slice := range []bool{false, true} {

@@ -20,13 +20,13 @@ type sorting struct {
 	tokens, experts, topk int64
 	unit, policy          int
 	local                 int64 // the tokens that count, 0 for all
-	mask, ids, places     bool  // with local_expert_mask, local_topk_ids, m_indices and reverse_sorted
+	mask, ids, indices    bool  // with local_expert_mask, local_topk_ids, m_indices and reverse_sorted
 	stray                 bool  // some numbers of experts are out of range
 	buffer                tensor.DType
 	width                 int64 // of moe_buf
 }
 
-// sortingModule declares AIter's sorting of tokens. Sizes are below, at and above those at which AIter takes another kernel: the tokens
+// sortingModule declares AIter's sorting of tokens. Sizes are below, at and above those at which AIter uses another kernel: the tokens
 // that the LDS has at once, 512 and 2048 tokens, 512 experts.
 func sortingModule() upstreamModule {
 	op := optests.Operator{Name: "aiter_moe_sorting_opus_fwd", Reference: sortedTokens}
@@ -38,13 +38,13 @@ func sortingModule() upstreamModule {
 	}
 	m := upstreamModule{name: "module_aiter_moe_sorting_opus", more: []string{"gfx90a"}, also: sortingWorkspaces}
 	for _, s := range []sorting{
-		{tokens: 3, experts: 8, topk: 2, unit: 4, local: 2, mask: true, ids: true, places: true, buffer: tensor.Float32, width: 4},
+		{tokens: 3, experts: 8, topk: 2, unit: 4, local: 2, mask: true, ids: true, indices: true, buffer: tensor.Float32, width: 4},
 		{tokens: 1, experts: 1, topk: 1, unit: 1, buffer: tensor.BFloat16, width: 8},
-		{tokens: 9, experts: 33, topk: 3, unit: 32, places: true, buffer: tensor.Float16, width: 24},
+		{tokens: 9, experts: 33, topk: 3, unit: 32, indices: true, buffer: tensor.Float16, width: 24},
 		{tokens: 17, experts: 70, topk: 8, unit: 16, mask: true, buffer: tensor.UInt8, width: 48},
 		{tokens: 33, experts: 16, topk: 4, unit: 7, ids: true, buffer: tensor.Float32},
 		{tokens: 24, experts: 255, topk: 5, unit: 4, buffer: tensor.Float32},
-		{tokens: 40, experts: 255, topk: 2, unit: 4, policy: 1, places: true, buffer: tensor.Float32, width: 4},
+		{tokens: 40, experts: 255, topk: 2, unit: 4, policy: 1, indices: true, buffer: tensor.Float32, width: 4},
 		{tokens: 41, experts: 255, topk: 2, unit: 2, policy: 1, mask: true, ids: true, local: 33, buffer: tensor.Float32, width: 4},
 		{tokens: 9, experts: 818, topk: 2, unit: 2, policy: 1, ids: true, buffer: tensor.Float32},
 		{tokens: 40, experts: 255, topk: 2, unit: 4, buffer: tensor.Float32, width: 4},
@@ -75,7 +75,7 @@ func sortingModule() upstreamModule {
 	refuse("topk_ids': expected at most 255 experts", sorting{tokens: 2, experts: 256, topk: 256, unit: 1, policy: 2}, nil)
 	refuse("topk_ids': expected 1 to 2 experts", sorting{tokens: 2, experts: 2, topk: 3, unit: 1}, nil)
 	refuse("topk_ids': expected a multiple of 4 tokens", sorting{tokens: 514, experts: 2, topk: 2, unit: 1, policy: 2, local: 5}, nil)
-	refuse("expected none where a workspace is needed", sorting{tokens: 2, experts: 2, topk: 2, unit: 1, policy: 2, places: true}, nil)
+	refuse("expected none where a workspace is needed", sorting{tokens: 2, experts: 2, topk: 2, unit: 1, policy: 2, indices: true}, nil)
 	refuse("moe_buf': expected rows of a multiple of 16 bytes", sorting{tokens: 2, experts: 2, topk: 2, unit: 1, width: 3}, nil)
 	small := sorting{tokens: 2, experts: 2, topk: 2, unit: 1, policy: 2, width: 4}
 	refuse("workspace': expected 512 bytes, got none", small, func(args map[string]any) { delete(args, "workspace") })
@@ -159,7 +159,7 @@ func (s sorting) call() optests.Call {
 	if s.ids {
 		args["local_topk_ids"] = of(tensor.Int32, s.tokens, s.topk)
 	}
-	if s.places {
+	if s.indices {
 		args["m_indices"], args["reverse_sorted"] = of(tensor.Int32, most), of(tensor.Int32, s.tokens*s.topk)
 	}
 	if n := s.workspace(); n > 0 {

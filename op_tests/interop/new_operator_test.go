@@ -12,8 +12,8 @@ import (
 )
 
 // TestNewOperator makes a user's first operator. aiterctl writes it into a Go module of its own. The test runs the module's
-// tests and benchmarks, calls the operator beside the built-in ones, reloads it, builds it for a GPU, ships it to a read-only
-// folder, and calls it from there without a compiler.
+// tests and benchmarks, calls the operator together with built-in ones, reloads it, builds it for a GPU, writes a prebuilt cache
+// to a read-only folder, and calls the operator from there without a compiler.
 func TestNewOperator(t *testing.T) {
 	root := testenv.Root(t)
 	dir := filepath.Join(t.TempDir(), "scaled_add")
@@ -47,7 +47,7 @@ func TestNewOperator(t *testing.T) {
 	if out := in(nil, "go", "test", "-count=1", "-v", "./..."); strings.Count(out, "--- PASS: TestScaledAdd/") != 18 {
 		t.Errorf("want 18 cases:\n%s", out)
 	}
-	// The user's own tests: beside the built-in operators, and with hot reload; then benchmarks.
+	// The user's own tests call the operator together with built-in ones, and with hot reload. Then the benchmarks run.
 	use := read(t, filepath.Join(root, "op_tests/interop/testdata/use_test.go.txt"))
 	if err := os.WriteFile(filepath.Join(dir, "use_test.go"), []byte(use), 0o644); err != nil {
 		t.Fatal(err)
