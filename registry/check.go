@@ -11,14 +11,12 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// maxNames is the largest number of names of sizes that the shapes of one checked operator have.
-const maxNames = 32
-
 // argChecks are the shapes, element types and strides that the configuration declares for the
 // arguments of an operator. A check allocates nothing unless it fails.
 type argChecks struct {
-	names []string
-	args  []argCheck
+	names   []string
+	unknown []int64 // unknownSize for each name
+	args    []argCheck
 }
 
 // argCheck is the check of one tensor argument.
@@ -38,7 +36,7 @@ type dimCheck struct {
 	offset int64 // the fixed size, or the number that is added to the size of the name
 }
 
-// newArgChecks returns the checks of an operator, nil if there are none or if its shapes have more than maxNames names.
+// newArgChecks returns the checks of an operator, nil if there are none.
 func newArgChecks(op *opconfig.Op) *argChecks {
 	c := new(argChecks)
 	position := func(name string) int {
@@ -64,9 +62,10 @@ func newArgChecks(op *opconfig.Op) *argChecks {
 			c.args = append(c.args, check)
 		}
 	}
-	if len(c.args) == 0 || len(c.names) > maxNames {
+	if len(c.args) == 0 {
 		return nil
 	}
+	c.unknown = slices.Repeat([]int64{unknownSize}, len(c.names))
 	// Inputs are checked first, because they determine the sizes and types: an error then names a wrong output.
 	slices.SortStableFunc(c.args, func(a, b argCheck) int {
 		written := func(c argCheck) int {
@@ -95,20 +94,22 @@ func (c *argChecks) dims(dims []schema.Dim) []dimCheck {
 	return list
 }
 
+// unknownSize is the size of a name that no argument of a call determines.
+const unknownSize = -1
+
 // sizes has the sizes that names of dimensions have in one call.
 type sizes struct {
-	value [maxNames]int64
-	known [maxNames]bool
+	value []int64        // by the index of the name in argChecks.names; unknownSize for none
 	rest  *tensor.Tensor // the first tensor whose shape begins with "...", nil for none
 	lead  int            // the number of its dimensions that "..." stands for
 }
 
-// check returns an *ArgumentError for an argument that the configuration does not allow.
-func (c *argChecks) check(op string, decl []schema.Arg, args []any) error {
+// check returns an *ArgumentError for an argument that the configuration does not allow. memory is reused for the sizes of names.
+func (c *argChecks) check(op string, decl []schema.Arg, args []any, memory *[]int64) error {
 	if c == nil {
 		return nil
 	}
-	s := c.sizes(args)
+	s := c.sizes(args, memory)
 	for i := range c.args {
 		a := &c.args[i]
 		t := tensorAt(args, a.position)
@@ -141,8 +142,10 @@ func (c *argChecks) wrongType(a *argCheck, t *tensor.Tensor, args []any) (*argCh
 	return a, t
 }
 
-// sizes returns the sizes of names in a call.
-func (c *argChecks) sizes(args []any) (s sizes) {
+// sizes returns the sizes of names in a call. It stores them in memory, which it enlarges if necessary.
+func (c *argChecks) sizes(args []any, memory *[]int64) (s sizes) {
+	*memory = append((*memory)[:0], c.unknown...)
+	s.value = *memory
 	for i := range c.args {
 		if t := tensorAt(args, c.args[i].position); t != nil {
 			c.args[i].bind(t, &s)
@@ -186,8 +189,8 @@ func (a *argCheck) bind(t *tensor.Tensor, s *sizes) {
 	}
 	dims, lead, _ := fits(shape, t)
 	for i, d := range dims {
-		if d.name >= 0 && d.offset == 0 && !s.known[d.name] {
-			s.known[d.name], s.value[d.name] = true, t.Dim(lead+i)
+		if d.name >= 0 && d.offset == 0 && s.value[d.name] == unknownSize {
+			s.value[d.name] = t.Dim(lead + i)
 		}
 	}
 	if s.rest == nil && len(shape) > len(dims) {
@@ -212,7 +215,7 @@ func (s *sizes) allows(shape []dimCheck, t *tensor.Tensor) bool {
 	for i, d := range dims {
 		want := d.offset
 		if d.name >= 0 {
-			if !s.known[d.name] {
+			if s.value[d.name] == unknownSize {
 				continue // no argument of this call determines the size of the name
 			}
 			want += s.value[d.name]
@@ -240,7 +243,7 @@ func (c *argChecks) values(a *argCheck, s sizes) string {
 			if d.rest && s.rest != nil {
 				words = append(words, "... = "+shapeText(s.rest.Shape()[:s.lead]))
 			}
-			if d.name < 0 || !s.known[d.name] {
+			if d.name < 0 || s.value[d.name] == unknownSize {
 				continue
 			}
 			if word := fmt.Sprintf("%s = %d", c.names[d.name], s.value[d.name]); !slices.Contains(words, word) {

@@ -5,8 +5,11 @@ package registry_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/aiter-go/aiter/internal/testenv"
@@ -45,20 +48,26 @@ static Status checked(TensorView out, TensorView, Optional<TensorView>, Optional
 AITER_EXPORT(checked, checked, arg("out"), arg("x"), none("w"), none("index"))
 `
 
-// A call is checked against the shapes, types and strides that the configuration declares, before
-// the operator runs.
-func TestDeclaredArguments(t *testing.T) {
+// checkedOp returns the operator "checked" of a configuration and a source.
+func checkedOp(t *testing.T, config, source string) *registry.Op {
+	t.Helper()
 	root := t.TempDir()
 	if err := os.CopyFS(filepath.Join(root, "csrc"), os.DirFS("../csrc")); err != nil {
 		t.Fatal(err)
 	}
-	for path, text := range map[string]string{"config/opt_compiler.toml": checkedConfig, "csrc/checked.cpp": checkedSource} {
+	for path, text := range map[string]string{"config/opt_compiler.toml": config, "csrc/checked.cpp": source} {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(root, path)), 0o755),
 			os.WriteFile(filepath.Join(root, path), []byte(text), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	op := lookup(t, open(t, registry.Options{Root: root}), "checked")
+	return lookup(t, open(t, registry.Options{Root: root}), "checked")
+}
+
+// A call is checked against the shapes, types and strides that the configuration declares, before
+// the operator runs.
+func TestDeclaredArguments(t *testing.T) {
+	op := checkedOp(t, checkedConfig, checkedSource)
 	zeros := func(dt tensor.DType, shape ...int64) *tensor.Tensor { return must(tensor.New(dt, shape...)) }
 	f32 := func(shape ...int64) *tensor.Tensor { return zeros(tensor.Float32, shape...) }
 	columns := must(f32(4, 3).Transpose(0, 1))
@@ -108,6 +117,48 @@ func TestDeclaredArguments(t *testing.T) {
 			t.Fatal(err)
 		}
 	}); n > 1 {
+		t.Errorf("%v allocations in a call", n)
+	}
+}
+
+// An operator may have any number of names of sizes: its calls are checked, split and without further allocations.
+func TestManyNamesOfSizes(t *testing.T) {
+	config := checkedConfig[:strings.Index(checkedConfig, "schema = ")] + `
+schema = "(Tensor(a!) out, Tensor x, Tensor a, Tensor b, Tensor c, Tensor d, Tensor e, Tensor f, Tensor g) -> ()"
+split = ["B"]
+args.out = { shape = "(B, D)", output = true }
+args.x = { shape = "(B, D)", dtype = ["float32"] }
+`
+	source := strings.NewReplacer("Optional<TensorView>, Optional<TensorView>", strings.Repeat("TensorView, ", 6)+"TensorView",
+		`none("w"), none("index")`, `arg("a"), arg("b"), arg("c"), arg("d"), arg("e"), arg("f"), arg("g")`).Replace(checkedSource)
+	x, out := must(tensor.New(tensor.Float32, 6, 4)), must(tensor.New(tensor.Float32, 6, 4))
+	args, wrong := []any{out, x}, []any{out, x}
+	for _, name := range "abcdefg" {
+		config += fmt.Sprintf("args.%c = { shape = \"(%[1]cP, %[1]cQ, %[1]cR, %[1]cS, %[1]cT)\", dtype = [\"float32\"] }\n", name)
+		args = append(args, must(tensor.New(tensor.Float32, 1, 2, 3, 4, 5)))
+		wrong = append(wrong, must(tensor.New(tensor.Float32, 1, 2, 3, 4)))
+	}
+	op := checkedOp(t, config, source)
+	if err := op.Call(t.Context(), args...); err != nil {
+		t.Fatal(err)
+	}
+	want := "checked: argument 'a': expected shape (aP, aQ, aR, aS, aT), got (1, 2, 3, 4)"
+	if err := op.Call(t.Context(), wrong...); err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	args[0] = must(tensor.New(tensor.Float32, 6, 5))
+	want = "checked: argument 'out': expected shape (B, D) with B = 6, D = 4, got (6, 5)"
+	if err := op.Call(t.Context(), args...); err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	args[0] = out
+	if got := op.Axes(args...); !slices.Equal(got, []int64{6}) {
+		t.Errorf("units %v, want 6", got)
+	}
+	if testenv.Race {
+		return
+	}
+	if n := testing.AllocsPerRun(100, func() { _ = op.Call(t.Context(), args...) }); n > 1 {
 		t.Errorf("%v allocations in a call", n)
 	}
 }

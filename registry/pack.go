@@ -21,6 +21,7 @@ type callBuffer struct {
 	packed  []ffi.Any // in args, unless there are more
 	args    [maxArgs]ffi.Any
 	memory  []unsafe.Pointer // texts and lists to which packed has addresses
+	sizes   []int64          // of the names in the declared shapes; argChecks.sizes writes them
 	counter *counter
 }
 
@@ -48,7 +49,7 @@ func (o *opVersion) pack(buffer *callBuffer, args []any) (tensor.Device, error) 
 			return p.dev, err
 		}
 	}
-	if err := o.checks.check(o.Name(), decl, args); err != nil {
+	if err := o.checks.check(o.Name(), decl, args, &buffer.sizes); err != nil {
 		return p.dev, err
 	}
 	if given := len(args) - o.required; given < len(o.defaults.packed) {

@@ -25,7 +25,7 @@ func (o *opVersion) hostCall(args []any, splits bool) hostcall.Call {
 	}
 	var s sizes
 	if o.checks != nil {
-		s = o.checks.sizes(args)
+		s = o.checks.sizes(args, new([]int64))
 	}
 	for _, axis := range o.decl.Split {
 		units, along, ok := o.splitAlong(axis, tensors, &s)
