@@ -172,7 +172,7 @@ func (r *Registry) useArtifact(a cache.Artifact) (usedArtifact, error) {
 // error, such as a missing compiler, compiler diagnostics, or a cache folder that cannot
 // be written.
 type BuildError struct {
-	Request jit.Request
+	Request jit.Request // the first one that failed, if Err joins the errors of several
 	Err     error
 }
 

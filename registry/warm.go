@@ -23,8 +23,8 @@ import (
 // operator with these values need. They take less time to build. A size stands for its range. An axis may have several values, as in
 // "dtype=float16,dtype=bfloat16"; an axis without a value has all its values. Without names Warm builds the modules of all operators.
 //
-// The error joins all failures, among them [*UnknownOpError], [*UnknownAxisError], [*LoadError] and the errors of
-// [jit.Manager.Build]. To build for targets that this machine does not have, call [jit.Manager.Build].
+// The error joins all failures, among them [*UnknownOpError], [*UnknownAxisError], [*BuildError] and [*LoadError]. To build for
+// targets that this machine does not have, call [jit.Manager.Build].
 func (r *Registry) Warm(ctx context.Context, dev tensor.Device, names ...string) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -146,7 +146,10 @@ func (r *Registry) warm(ctx context.Context, reqs []jit.Request, native []target
 	gen := r.current.Load()
 	support := settings.SupportRequest()
 	results, err := gen.manager.Build(ctx, append(reqs, support)...)
-	errs := []error{err}
+	var errs []error
+	if err != nil {
+		errs = append(errs, &BuildError{Request: firstFailed(results), Err: err})
+	}
 	for _, res := range results {
 		switch {
 		case res.Err != nil:

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/registry"
 	"github.com/aiter-go/aiter/tensor"
 )
@@ -82,6 +83,18 @@ func TestWarmParts(t *testing.T) {
 	warm("one dtype=float32", "two")
 	seen.expect(t, "the whole module, with one unit for all types", "one.cpp", "two.cpp")
 	ready("the whole module", map[string]bool{"one": true, "two": true, "two dtype=float16": true})
+}
+
+// Warm returns the error type of a call for a module that cannot be built.
+func TestWarmBuildError(t *testing.T) {
+	r := open(t, registry.Options{CacheDir: t.TempDir(), Getenv: env(map[string]string{"CXX": "/nonexistent/c++"})})
+	for _, name := range []string{"causal_conv1d_fwd", "causal_conv1d_fwd dtype=float16,width=4"} {
+		err := r.Warm(t.Context(), tensor.Host(), name)
+		var build *registry.BuildError
+		if !errors.As(err, &build) || build.Request.Module != "module_causal_conv1d" || !errors.As(build, new(*toolchain.NotFoundError)) {
+			t.Errorf("%s: got %T %v, want a BuildError of module_causal_conv1d", name, err, err)
+		}
+	}
 }
 
 func TestWarmNames(t *testing.T) {
