@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/settings"
 	"github.com/aiter-go/aiter/internal/spelling"
 )
 
@@ -63,8 +64,7 @@ func (a *app) useConfigFile(file string) error {
 		}
 	}
 	if len(a.sourceRoots()) > 1 {
-		return usagef("the configuration %s belongs to one source folder, but %d are given: %q; give only its folder", file,
-			len(a.sourceRoots()), a.sourceRoots())
+		return &usageError{&settings.ConfigPathError{Path: file, Roots: a.sourceRoots()}}
 	}
 	root, err := filepath.Abs(a.sourceRoots()[0])
 	if err != nil {

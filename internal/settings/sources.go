@@ -272,15 +272,16 @@ func (s Settings) ConfigPath() (string, error) {
 	return filepath.ToSlash(path), nil
 }
 
-// ConfigPathError reports a path of the configuration that is set together with several roots.
+// ConfigPathError reports a path of the configuration that is given together with several roots.
 type ConfigPathError struct {
 	Path  string
 	Roots []string
 }
 
 func (e *ConfigPathError) Error() string {
-	return fmt.Sprintf("the configuration %s (--config, AITER_CONFIG) is for one source folder, but there are %d: %q; "+
-		"leave it out: each folder has its own %s or %s", e.Path, len(e.Roots), e.Roots, DefaultConfig, ModuleConfig)
+	return fmt.Sprintf("the configuration %s (an argument, --config or AITER_CONFIG) is for one source folder, but %d are given: %q; "+
+		"give only its folder, or leave the configuration out: each folder has its own %s or %s",
+		e.Path, len(e.Roots), e.Roots, DefaultConfig, ModuleConfig)
 }
 
 // LoadConfig reads the configurations of all sources and joins them. The errors are those of
