@@ -91,7 +91,7 @@ func regionsOf(dst, src *tensor.Tensor) (to, from Region, err error) {
 		return to, from, err
 	}
 	if !slices.Equal(dst.Shape(), src.Shape()) {
-		err = &tensor.ShapeError{Shape: src.Shape(), Reason: fmt.Sprintf("a tensor of shape %v cannot hold it", dst.Shape())}
+		err = &tensor.ShapeError{Shape: src.Shape(), Reason: fmt.Sprintf("expected %v, the shape of the destination", dst.Shape())}
 	}
 	return to, from, err
 }

@@ -227,8 +227,9 @@ func TestCopyErrors(t *testing.T) {
 		if err := d.Copy(t.Context(), on(tensor.Int32, 2, 2), x); !errors.As(err, new(*tensor.ElementError)) {
 			t.Errorf("another type: %v", err)
 		}
-		if err := d.Copy(t.Context(), on(tensor.Float32, 4), x); !errors.As(err, new(*tensor.ShapeError)) {
-			t.Errorf("another shape: %v", err)
+		want := "shape [2 2]: expected [4], the shape of the destination"
+		if err := d.Copy(t.Context(), on(tensor.Float32, 4), x); !errors.As(err, new(*tensor.ShapeError)) || err.Error() != want {
+			t.Errorf("another shape: %v, want %s", err, want)
 		}
 		if err := d.Copy(t.Context(), on(tensor.Float32, 2, 2), turned); !errors.As(err, new(*tensor.LayoutError)) {
 			t.Errorf("not contiguous: %v", err)
