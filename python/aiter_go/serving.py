@@ -68,7 +68,7 @@ def causal_conv1d_fn(
 
     x: (dim, tokens)
     conv_states: (slots, dim, length) of any of the three float types, or None: no states are read or written
-    query_start_loc: (batch + 1,), where each sequence begins, and the end of the last
+    query_start_loc: (batch + 1,) of int32 or int64, the start of each sequence in x, and the end of the last one
     cache_indices: (batch,), or (batch, blocks): a row has the slots of one sequence, one for each block of block_size_to_align tokens.
         initial_state_idx is the column to read, block_idx_last_scheduled_token the column to write at the end. The columns before it,
         from block_idx_first_scheduled_token on, receive the states at the ends of their blocks; num_computed_tokens is the number of
@@ -155,8 +155,9 @@ def causal_conv1d_update(
         block_idx_last_scheduled_token the column to write. A slot that a sequence writes must not belong to another sequence
     num_accepted_tokens: (batch,), how many tokens of the previous call were accepted; length is then at least width - 2 + the number
         of tokens of a sequence
-    query_start_loc: (batch + 1,), where each sequence begins in x, and the end of the last; sequences of more than max_query_len
-        tokens are skipped
+    query_start_loc: (batch + 1,) of int32 or int64, the start of each sequence in x, and the end of the last one
+    max_query_len: the number of tokens of the longest sequence with query_start_loc. Longer sequences are skipped. -1: no limit, except
+        the room in conv_state with num_accepted_tokens, and the columns of retrieve_parent_token
     retrieve_parent_token: (batch, tokens), the parent of each token in a tree of tokens
     validate_data: ignored: arguments are always checked
     null_block_id: replaces pad_slot_id if it is given

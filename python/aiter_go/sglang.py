@@ -30,7 +30,8 @@ def causal_conv1d_fn(
     SGLang has a second function of this name, with the arguments in another order. Code that may call either one passes the arguments
     after bias by name.
 
-    query_start_loc: (batch + 1,), where each sequence begins, and the end of the last; by default x, (dim, tokens), is one sequence
+    query_start_loc: (batch + 1,) of int32 or int64, the start of each sequence in x, and the end of the last one; by default x,
+        (dim, tokens), is one sequence
     seq_lens_cpu, validate_data: ignored: no schedule is needed, and arguments are always checked
     """
     if query_start_loc is None:
