@@ -35,6 +35,10 @@ schema = "(int[] list, int[]? more=[3]) -> bool"
 name = "counter"
 schema = "(int[] list) -> int"
 [[module.module_types.op]]
+name = "kind"
+schema = "(Tensor x) -> int"
+args.x = { dtype = ["float8_e8m0fnu", "float4_e2m1fn_x2", "int4x2"] }
+[[module.module_types.op]]
 name = "nothing"
 schema = "(Tensor x) -> ()"
 `
@@ -80,6 +84,11 @@ static Result<bool> ordered(IntListView list, IntListView more) {
     if (list[i - 1] > list[i]) return false;
   return more.size() == 1 && (!list.size() || list[list.size() - 1] <= more[0]);
 }
+// kind returns the type and the first byte of a tensor.
+static Result<int64_t> kind(TensorView x) {
+  const DLDataType d = x.raw_dtype();
+  return int64_t(d.code) << 24 | int64_t(d.bits) << 16 | int64_t(d.lanes) << 8 | static_cast<const unsigned char*>(x.data())[0];
+}
 static Status nothing(TensorView) { return Status(); }
 static Result<int64_t> counter(IntListView) {
   static int64_t calls = 0;
@@ -89,6 +98,7 @@ static Result<int64_t> counter(IntListView) {
 AITER_EXPORT(counter, counter, arg("list"))
 AITER_EXPORT(pick, pick, arg("out"), arg("x"), arg("mode"), arg("at"), none("range"))
 AITER_EXPORT(widen, widen, arg("out"), arg("x"))
+AITER_EXPORT(kind, kind, arg("x"))
 AITER_EXPORT(nothing, nothing, arg("x"))
 extern "C" __attribute__((visibility("default"))) int32_t __tvm_ffi_ordered(void*, const aiter::TVMFFIAny* args, int32_t n,
                                                                             aiter::TVMFFIAny* result) {
@@ -230,6 +240,33 @@ func TestFloat8Arguments(t *testing.T) {
 	var wrong *registry.ArgumentError
 	if _, err := op.CallReturning(t.Context(), out, x); !errors.As(err, &wrong) || !strings.Contains(err.Error(), "float8_e8m0fnu") {
 		t.Errorf("float8_e8m0fnu: %v", err)
+	}
+}
+
+// TestSmallTypes passes the types of scales and of two numbers in a byte to C++.
+func TestSmallTypes(t *testing.T) {
+	reg := open(t, registry.Options{Root: sourceTree(t, typesConfig, map[string]string{"csrc/types.cpp": typesSource})})
+	op := lookup(t, reg, "kind")
+	for dt, want := range map[tensor.DType]int64{tensor.Float8E8M0FNU: 14<<24 | 8<<16 | 1<<8, tensor.Float4E2M1FNx2: 17<<24 | 4<<16 | 2<<8,
+		tensor.Int4x2: 4<<16 | 2<<8} {
+		x, err := tensor.New(dt, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		codes, err := x.Bytes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if codes[0] = 0x5a; len(codes) != 3 {
+			t.Errorf("%s: %d bytes for 3 elements", dt, len(codes))
+		}
+		if got, err := op.CallReturning(t.Context(), x); err != nil || got != want|0x5a {
+			t.Errorf("%s: got %#x, %v, want %#x", dt, got, err, want|0x5a)
+		}
+	}
+	var wrong *registry.ArgumentError
+	if _, err := op.CallReturning(t.Context(), host(t, tensor.Int8, 3)); !errors.As(err, &wrong) || !strings.Contains(err.Error(), "int4x2") {
+		t.Errorf("int8: %v", err)
 	}
 }
 

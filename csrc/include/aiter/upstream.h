@@ -107,7 +107,7 @@ struct Call {
   DLDevice device{};      // of the first tensor
 };
 
-constexpr uint8_t kE4M3FN = 10, kE4M3FNUZ = 11;  // DLPack's codes of 8-bit floats
+constexpr uint8_t kE4M3FN = 10, kE4M3FNUZ = 11, kE2M1FN = 17;  // DLPack's codes of floats of 8 and 4 bits
 
 // has_fnuz reports whether the device's float8 is e4m3fnuz, as on gfx940 to gfx942.
 inline bool has_fnuz(int device) {
@@ -123,6 +123,7 @@ inline bool has_fnuz(int device) {
 
 // element_type returns an AiterDtype, -1 if AIter has none for the type.
 inline int element_type(const DLDataType& d) {
+  if (d.bits == 4 && d.lanes == 2) return d.code == kE2M1FN ? AITER_DTYPE_fp4x2 : d.code == 0 ? AITER_DTYPE_i4x2 : -1;
   if (d.lanes != 1) return -1;
   switch (uint32_t(d.bits) << 8 | d.code) {
     case 16 << 8 | 2: return AITER_DTYPE_fp16;
@@ -251,6 +252,8 @@ inline const char* type_name(AiterDtype t) {
   switch (t) {
     case AITER_DTYPE_fp8: return "float8_e4m3";
     case AITER_DTYPE_fp8_e8m0: return "float8_e8m0fnu";
+    case AITER_DTYPE_fp4x2: return "float4_e2m1fn_x2";
+    case AITER_DTYPE_i4x2: return "int4x2";
     case AITER_DTYPE_fp16: return "float16";
     case AITER_DTYPE_fp32: return "float32";
     case AITER_DTYPE_bf16: return "bfloat16";
