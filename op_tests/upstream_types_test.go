@@ -124,7 +124,8 @@ func TestUpstreamTypes(t *testing.T) {
 	for _, c := range []struct {
 		call func() (any, error)
 		want any
-	}{{call("kind", x, []int64{}), int64(4000)}, {call("same", x, upload(tensor.Float32)), true}, {call("same", x, upload(tensor.Int32)), false},
+	}{{call("kind", x, []int64{}), int64(4000)},
+		{call("same", x, upload(tensor.Float32)), true}, {call("same", x, upload(tensor.Int32)), false},
 		{call("same", x), false}, {call("half", x, 3.0), 1.5}} {
 		if got, err := c.call(); err != nil || got != c.want {
 			t.Errorf("got %v, %v, want %v", got, err, c.want)
