@@ -124,28 +124,34 @@ func TestLoggedOnce(t *testing.T) {
 	f, p := prebuilt(t), newProxy(t, startRegistry(t).Host)
 	_, public := newKeys(t)
 	p.set(status(http.StatusForbidden))
-	n := newNode(t, f, "oci://"+p.Host+"/aiter/kernels:v1", public)
-	var log bytes.Buffer
-	e := &events{}
-	s := managerSettings(f, n.cache, n.env, e)
-	s.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	m, err := s.OpenManager(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = m.Close() })
-	for range 2 {
-		if _, err := m.Build(t.Context(), requests()...); err != nil {
+	for _, noCompile := range []string{"", "1"} {
+		n := newNode(t, f, "oci://"+p.Host+"/aiter/kernels:v1", public)
+		n.env["AITER_NO_COMPILE"] = noCompile
+		var log bytes.Buffer
+		e := &events{}
+		s := managerSettings(f, n.cache, n.env, e)
+		s.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		m, err := s.OpenManager(t.Context())
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	stats, err := openCache(t, n.cache).Stats()
-	if err != nil || stats.PullFaults != 2 || len(e.pulls) != 2 || e.compiles == 0 {
-		t.Errorf("%d faults are counted of %d pulls, %d compiles, %v; want 2 of 2 and compiles", stats.PullFaults, len(e.pulls), e.compiles, err)
-	}
-	const text = "a set of kernels cannot be pulled; this machine compiles instead"
-	if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), text) {
-		t.Errorf("%d lines are logged, want one with %q:\n%s", lines, text, log.String())
+		t.Cleanup(func() { _ = m.Close() })
+		for range 2 {
+			if _, err := m.Build(t.Context(), requests()...); (err == nil) != (noCompile == "") {
+				t.Errorf("AITER_NO_COMPILE=%s: %v", noCompile, err)
+			}
+		}
+		stats, err := openCache(t, n.cache).Stats()
+		if err != nil || stats.PullFaults != 2 || len(e.pulls) != 2 || (e.compiles == 0) != (noCompile == "1") {
+			t.Errorf("%d faults are counted of %d pulls, %d compiles, %v; want 2 of 2", stats.PullFaults, len(e.pulls), e.compiles, err)
+		}
+		text := "a set of kernels cannot be pulled; this machine compiles instead"
+		if noCompile != "" {
+			text = "a set of kernels cannot be pulled, and AITER_NO_COMPILE forbids compiling them"
+		}
+		if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), text) {
+			t.Errorf("%d lines are logged, want one with %q:\n%s", lines, text, log.String())
+		}
 	}
 }
 

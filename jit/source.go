@@ -167,7 +167,11 @@ func (m *Manager) pullOnce(ctx context.Context, r Request) (*cache.Dir, error) {
 	var failed *PullError
 	if errors.As(err, &failed) && failed.IsFault() {
 		m.pulls.warn.Do(func() {
-			m.opts.Logger.Warn("a set of kernels cannot be pulled; this machine compiles instead", "error", err)
+			text := "a set of kernels cannot be pulled; this machine compiles instead"
+			if m.opts.NoCompile {
+				text = "a set of kernels cannot be pulled, and AITER_NO_COMPILE forbids compiling them"
+			}
+			m.opts.Logger.Warn(text, "error", err)
 		})
 	}
 	count := cache.Count{Event: cache.Pull, N: 1, Seconds: e.Seconds}
