@@ -42,7 +42,7 @@ func TestExceptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for what, want := range []string{"", "throws: exception: no kernel for this", "throws: an exception that is no std::exception"} {
+	for what, want := range []string{"", "throws: exception: no kernel for this", "throws: an exception that is not a std::exception"} {
 		err := op.Call(t.Context(), what)
 		if want == "" {
 			if err != nil {

@@ -305,7 +305,7 @@ template <class F> auto caught(const F& f) -> decltype(f()) {
   } catch (const std::exception& e) {
     return runtime_error("exception: %s", e.what());
   } catch (...) {
-    return runtime_error("an exception that is no std::exception");
+    return runtime_error("an exception that is not a std::exception");
   }
 #else
   return f();
