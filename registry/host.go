@@ -67,10 +67,10 @@ type SharedMemoryError struct{ Op, Arg, Other string }
 
 func (e *SharedMemoryError) Error() string {
 	if e.Arg == e.Other {
-		return fmt.Sprintf("%s: argument %s is written, but some of its elements share memory; pass a tensor with memory for each element",
-			e.Op, e.Arg)
+		return fmt.Sprintf("%s: argument '%s': is an output, but its strides let elements share memory; "+
+			"pass a tensor with memory for each element", e.Op, e.Arg) // the text of Call, from aiter/check.h
 	}
-	return fmt.Sprintf("%s: argument %s is written, but shares memory with %s; pass the same tensor for both, or copy one of them",
+	return fmt.Sprintf("%s: argument '%s' is written, but shares memory with '%s'; pass the same tensor for both, or copy one of them",
 		e.Op, e.Arg, e.Other)
 }
 
@@ -172,7 +172,7 @@ func (o *opVersion) awaitStream(ctx context.Context, dev tensor.Device) error {
 }
 
 // checkHostArgs checks the arguments as Call does. It also checks that all tensors are in host memory, and that no written tensor
-// shares memory with another argument.
+// shares memory with another argument or has elements that share memory.
 func (o *opVersion) checkHostArgs(args []any) error {
 	tensors := tensorsOf(args)
 	for i, t := range tensors {
@@ -189,10 +189,8 @@ func (o *opVersion) checkHostArgs(args []any) error {
 		if a == nil || !o.isWritten(i) {
 			continue
 		}
-		for d := range a.Rank() {
-			if a.Dim(d) > 1 && a.Stride(d) == 0 && a.Numel() > 0 {
-				return o.sharedMemory(i, i)
-			}
+		if tensor.OverlapsItself(a) {
+			return o.sharedMemory(i, i)
 		}
 		for k, b := range tensors {
 			if b != nil && k != i && tensor.Overlaps(a, b) && !o.sameArgument(i, k, a, b) {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// searchBudget is the largest number of steps of Overlaps. Views made by slicing need a few dozen.
-// After more steps Overlaps returns true.
+// searchBudget is the largest number of steps of a search in Overlaps and OverlapsItself. Views made by slicing need a few dozen.
+// After more steps the functions return true.
 const searchBudget = 10000
 
 // Overlaps reports whether a and b have a byte in common. It is exact for views of dense tensors that
@@ -23,6 +23,34 @@ func Overlaps(a, b *Tensor) bool {
 	terms = mergeTerms(terms)
 	budget := searchBudget
 	return reachable(int64(b.Ptr()-a.Ptr()), terms, &budget)
+}
+
+// OverlapsItself reports whether two elements of t share memory: whether the strides give different indices the same offset. It is
+// exact for views of dense tensors that Slice, Transpose and Permute return. For other strides it may return true without such elements.
+func OverlapsItself(t *Tensor) bool {
+	if t.numel == 0 {
+		return false
+	}
+	for lead, n := range t.shape { // the first index that differs
+		if n == 1 {
+			continue
+		}
+		step := max(t.strides[lead], -t.strides[lead])
+		if step == 0 {
+			return true
+		}
+		terms := []term{{step, 0, n - 2}}
+		for i := lead + 1; i < len(t.shape); i++ {
+			if s := max(t.strides[i], -t.strides[i]); s != 0 { // a later lead finds a stride of 0
+				terms = append(terms, term{s, 1 - t.shape[i], t.shape[i] - 1})
+			}
+		}
+		budget := searchBudget
+		if reachable(-step, mergeTerms(terms), &budget) {
+			return true
+		}
+	}
+	return false
 }
 
 // rangesMeet reports whether the address ranges of the tensors have a byte in common.

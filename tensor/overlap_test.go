@@ -82,11 +82,10 @@ func shareByte(a, b [96]bool) bool {
 	return false
 }
 
-// On small random views the result equals that of comparing every byte.
-func TestOverlapsExact(t *testing.T) {
+// randomViews returns a function that makes small views of a storage, of random types, shapes and strides.
+func randomViews(s *tensor.Storage) func() *tensor.Tensor {
 	rng := rand.New(rand.NewPCG(3, 4))
-	s := must(tensor.HostStorage(96))
-	random := func() *tensor.Tensor {
+	return func() *tensor.Tensor {
 		for {
 			shape, strides := make([]int64, rng.IntN(4)), []int64{}
 			for i := range shape {
@@ -99,12 +98,40 @@ func TestOverlapsExact(t *testing.T) {
 			}
 		}
 	}
+}
+
+// On small random views the result equals that of comparing every byte.
+func TestOverlapsExact(t *testing.T) {
+	random := randomViews(must(tensor.HostStorage(96)))
 	seen := map[bool]int{}
 	for range 4000 {
 		a, b := random(), random()
 		want := shareByte(touched(a), touched(b))
 		if got := tensor.Overlaps(a, b); got != want {
 			t.Fatalf("%v %v at %d and %v %v at %d: %v", a, a.Strides(), a.ByteOffset(), b, b.Strides(), b.ByteOffset(), got)
+		}
+		seen[want]++
+	}
+	if seen[true] < 100 || seen[false] < 100 {
+		t.Errorf("too few cases of one kind: %v", seen)
+	}
+}
+
+// On small random views OverlapsItself reports whether fewer bytes than those of all elements are covered.
+func TestOverlapsItselfExact(t *testing.T) {
+	random := randomViews(must(tensor.HostStorage(96)))
+	seen := map[bool]int{}
+	for range 4000 {
+		x := random()
+		covered := int64(0)
+		for _, is := range touched(x) {
+			if is {
+				covered++
+			}
+		}
+		want := covered < x.Numel()*x.DType().Size()
+		if got := tensor.OverlapsItself(x); got != want {
+			t.Fatalf("%v %v: %v", x, x.Strides(), got)
 		}
 		seen[want]++
 	}

@@ -139,7 +139,8 @@ class Tensors {
   Status check_output(int i) const {
     const Tensor& out = all_[i];
     if (overlaps_itself(*out.t, out.size))
-      return value_error("argument '%s': is an output, but its strides put several elements in one place", out.t->name());
+      return value_error("argument '%s': is an output, but its strides let elements share memory; "
+                         "pass a tensor with memory for each element", out.t->name());
     for (int k = 0; k < n_; k++) {
       const Tensor& other = all_[k];
       if (k == i || (other.written && k < i) || !out.range.meets(other.range)) continue;
