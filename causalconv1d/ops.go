@@ -154,7 +154,7 @@ type VarlenForward struct {
 	Weight        *tensor.Tensor
 	Bias          *tensor.Tensor // (D) or (0) float32, float16 or bfloat16; shape (0): no bias; may be nil
 	SiLU          bool           // apply SiLU to the result
-	QueryStartLoc *tensor.Tensor // (B+1) int32; the start of each sequence, and the end of the last one
+	QueryStartLoc *tensor.Tensor // (B+1) int32; the start of each sequence in x, and the end of the last one
 	// written: (N, D, S), the type of x; N slots, read and written; S is W-1 or more; may be nil
 	ConvStates   *tensor.Tensor
 	CacheIndices *tensor.Tensor // (B) int32; slot of each sequence; by default sequence b has slot b; may be nil
@@ -181,7 +181,7 @@ func (o *Ops) VarlenForward(ctx context.Context, a VarlenForward) error {
 type VarlenStates struct {
 	States    *tensor.Tensor // written: (B, D, S), the type of x; the last S positions of each sequence
 	X         *tensor.Tensor // (T, D) float32, float16 or bfloat16; sequences one after another
-	CuSeqlens *tensor.Tensor // (B+1) int32; the start of each sequence, and the end of the last one
+	CuSeqlens *tensor.Tensor // (B+1) int32; the start of each sequence in x, and the end of the last one
 }
 
 // VarlenStates calls causal_conv1d_varlen_states: the last values of each packed sequence; short
@@ -212,8 +212,9 @@ type ServeUpdate struct {
 	ConvStateIndices *tensor.Tensor
 	// (B+1) int32 or int64; the start of each sequence in x, and the end of the last one; may be nil
 	QueryStartLoc *tensor.Tensor
-	// with query_start_loc: the most tokens of a sequence; longer sequences are skipped; -1: as many as
-	// conv_state has room for; nil is -1
+	// with query_start_loc: the most tokens of a sequence; longer sequences are skipped; -1: no limit
+	// but, with num_accepted_tokens, the room in conv_state, and the columns of retrieve_parent_token;
+	// nil is -1
 	MaxQueryLen *int64
 	// (B) int32 or int64; accepted tokens of the previous call, 1 or more; conv_state has W-2 values
 	// and then all tokens of that call; may be nil

@@ -156,8 +156,8 @@ def causal_conv1d_update(
     num_accepted_tokens: (batch,), how many tokens of the previous call were accepted; length is then at least width - 2 + the number
         of tokens of a sequence
     query_start_loc: (batch + 1,) of int32 or int64, the start of each sequence in x, and the end of the last one
-    max_query_len: the number of tokens of the longest sequence with query_start_loc. Longer sequences are skipped. -1: no limit, except
-        the room in conv_state with num_accepted_tokens, and the columns of retrieve_parent_token
+    max_query_len: with query_start_loc, the most tokens of a sequence; longer sequences are skipped; -1: no limit but, with
+        num_accepted_tokens, the room in conv_state, and the columns of retrieve_parent_token
     retrieve_parent_token: (batch, tokens), the parent of each token in a tree of tokens
     validate_data: ignored: arguments are always checked
     null_block_id: replaces pad_slot_id if it is given
