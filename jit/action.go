@@ -6,6 +6,7 @@ import (
 
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/deps"
+	"github.com/aiter-go/aiter/internal/process"
 	"github.com/aiter-go/aiter/internal/toolchain"
 )
 
@@ -124,12 +125,12 @@ func (a *action) newMiss(err error, never string) Miss {
 
 // fail makes the error of a failed run, writes the log, and stores the failure for other
 // builders of the action.
-func (a *action) fail(f failureRecord, c command, out outcome) error {
-	f.Error.Module, f.Error.Target, f.Error.Dir = a.req.Module, a.req.Target.String(), c.dir
+func (a *action) fail(f failureRecord, c *process.Command, out outcome) error {
+	f.Error.Module, f.Error.Target, f.Error.Dir = a.req.Module, a.req.Target.String(), c.Dir
 	f.Error.Reason, f.Error.Output = out.reason, string(out.output)
 	f.Error.Log = writeLog(a.m.opts.Cache, a.key, &f.Error)
 	if out.timedOut {
-		f.Error.Timeout = c.timeout
+		f.Error.Timeout = c.Timeout
 	}
 	storeFailure(a.m.opts.Cache, a.key, f)
 	return &f.Error

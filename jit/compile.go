@@ -92,13 +92,8 @@ func (u *unit) compileOnce(ctx context.Context) (res UnitResult, changed string,
 		return res, "", err
 	}
 	before, start := deps.Baseline{Started: deps.NextTick(u.m.clock), Snapshots: u.snapshots}, time.Now()
-	c := command{
-		argv:    u.argv(on, stage.File(objectFile), stage.File(depFileName)),
-		dir:     on.Root,
-		env:     u.environ(stage),
-		timeout: u.timeout,
-	}
-	out, err := c.run(ctx)
+	c := newCommand(u.argv(on, stage.File(objectFile), stage.File(depFileName)), on.Root, u.environ(stage), u.timeout)
+	out, err := outcomeOf(ctx, c, c.Run(ctx))
 	if err != nil {
 		return res, "", err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/aiter-go/aiter/internal/cache"
 	"github.com/aiter-go/aiter/internal/depfile"
 	"github.com/aiter-go/aiter/internal/deps"
+	"github.com/aiter-go/aiter/internal/process"
 )
 
 // failureRecord stores a failed compile or link for processes that wait for its lock. If the
@@ -62,7 +63,7 @@ func storeFailure(store *cache.Dir, key cache.Key, f failureRecord) {
 type failedRun struct {
 	stage    *cache.Stage
 	on       deps.Folders // of the sources
-	command  command
+	command  *process.Command
 	outcome  outcome
 	baseline deps.Baseline
 }
@@ -111,10 +112,9 @@ func (u *unit) failedReads(ctx context.Context, r failedRun) ([]string, bool) {
 	if err == nil && len(read) > 0 {
 		return treePaths(read, r.on), true
 	}
-	c := r.command
-	c.argv = u.argv(r.on, r.stage.File(secondObject), r.stage.File(secondDepFile))
-	c.argv = slices.Insert(c.argv, 1, "-H")
-	out, err := c.run(ctx)
+	argv := slices.Insert(u.argv(r.on, r.stage.File(secondObject), r.stage.File(secondDepFile)), 1, "-H")
+	c := newCommand(argv, r.command.Dir, r.command.Env, r.command.Timeout)
+	out, err := outcomeOf(ctx, c, c.Run(ctx))
 	if err != nil || !isInputError(out) {
 		return nil, false
 	}

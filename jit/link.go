@@ -13,6 +13,7 @@ import (
 	"github.com/aiter-go/aiter/internal/codeobject"
 	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/internal/process"
 	"github.com/aiter-go/aiter/internal/toolchain"
 	"github.com/aiter-go/aiter/jit/target"
 )
@@ -152,13 +153,9 @@ func (l *link) linkOnce(ctx context.Context) (a cache.Artifact, err error) {
 		return a, err
 	}
 	start := time.Now()
-	c := command{
-		argv:    l.argv(stage.Path, objects, l.output()),
-		dir:     stage.Path,
-		env:     append(l.tc.Environ(), "TMPDIR="+stage.Path),
-		timeout: l.timeout,
-	}
-	out, err := c.run(ctx)
+	env := append(l.tc.Environ(), "TMPDIR="+stage.Path)
+	c := newCommand(l.argv(stage.Path, objects, l.output()), stage.Path, env, l.timeout)
+	out, err := outcomeOf(ctx, c, c.Run(ctx))
 	if err != nil {
 		return a, err
 	}
@@ -185,8 +182,8 @@ func (l *link) outputFault(stage *cache.Stage, objects []string, out outcome) st
 }
 
 // failLink makes the error of a failed link and stores the failure.
-func (l *link) failLink(c command, out outcome) error {
-	f := failureRecord{Error: CompileError{Command: c.argv}}
+func (l *link) failLink(c *process.Command, out outcome) error {
+	f := failureRecord{Error: CompileError{Command: c.Argv}}
 	if isInputError(out) {
 		f.Inputs = new(deps.Set) // the key covers them; see inputsHold
 	}

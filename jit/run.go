@@ -11,15 +11,7 @@ import (
 	"github.com/aiter-go/aiter/internal/process"
 )
 
-// command is one compiler or linker run.
-type command struct {
-	argv    []string
-	dir     string
-	env     []string
-	timeout time.Duration
-}
-
-// outcome is the result of a run.
+// outcome is the result of a compiler or linker run.
 type outcome struct {
 	output   []byte // both streams in the order of their writes
 	reason   string // why it failed, "" for success
@@ -29,32 +21,39 @@ type outcome struct {
 // maxOutput bounds the stored output of a compiler, in bytes.
 const maxOutput = 4 << 20
 
-// run executes c in its own process group. It kills the whole group when the context ends or
-// the time limit has passed. A failed compiler is an outcome; the error is that of the
-// context.
+// newCommand returns a compiler or linker run in its own process group. Its Run kills the whole group when the context ends or
+// the time limit has passed.
 //
 // If this process is killed, the kernel kills its direct children only. Children of a
 // compiler's driver run until the next build kills them ([cache.Dir.SweepJobs]). So a program
 // should cancel the context on the signals that it can catch.
-func (c command) run(parent context.Context) (outcome, error) {
-	ctx, cancel := context.WithTimeout(parent, c.timeout)
-	defer cancel()
-	out := process.Buffer{Limit: maxOutput}
-	err := (&process.Command{Argv: c.argv, Dir: c.dir, Env: c.env, Output: &out, Grace: 5 * time.Second}).Run(ctx)
-	if parent.Err() != nil {
-		return outcome{}, context.Cause(parent)
+func newCommand(argv []string, dir string, env []string, timeout time.Duration) *process.Command {
+	return &process.Command{
+		Argv: argv, Dir: dir, Env: env, Output: &process.Buffer{Limit: maxOutput}, Grace: 5 * time.Second, Timeout: timeout,
 	}
-	return outcome{output: out.Bytes(), reason: failureReason(ctx, c, err), timedOut: err != nil && ctx.Err() != nil}, nil
+}
+
+// outcomeOf returns the outcome of a run, given the error of c.Run. A failed compiler is an outcome; the error is that of the
+// context.
+func outcomeOf(ctx context.Context, c *process.Command, err error) (outcome, error) {
+	if ctx.Err() != nil {
+		return outcome{}, context.Cause(ctx)
+	}
+	_, timedOut := errors.AsType[*process.TimeoutError](err)
+	return outcome{output: c.Output.Bytes(), reason: failureReason(err), timedOut: timedOut}, nil
 }
 
 // failureReason describes how a run failed, "" for success.
-func failureReason(ctx context.Context, c command, err error) string {
-	var exit *exec.ExitError
+func failureReason(err error) string {
+	var (
+		late *process.TimeoutError
+		exit *exec.ExitError
+	)
 	switch {
 	case err == nil:
 		return ""
-	case ctx.Err() != nil:
-		return fmt.Sprintf("it ran longer than %s and was killed; if it needs more time, set timeout in the module's configuration", c.timeout)
+	case errors.As(err, &late):
+		return late.Error() + "; if it needs more time, set timeout in the module's configuration"
 	case errors.Is(err, exec.ErrWaitDelay):
 		return "it exited, but a process that it had started kept its output open"
 	case errors.As(err, &exit):

@@ -194,6 +194,21 @@ func TestCancel(t *testing.T) {
 	})
 }
 
+func TestTimeout(t *testing.T) {
+	c, dir := shell(t, "echo out; sleep 60 & echo $! >pid; wait")
+	c.Timeout = 300 * time.Millisecond
+	err := c.Run(t.Context())
+	if late, ok := errors.AsType[*TimeoutError](err); !ok || late.Limit != c.Timeout || string(c.Output.Bytes()) != "out\n" {
+		t.Errorf("error is %v, output %q", err, c.Output.Bytes())
+	}
+	gone(t, filepath.Join(dir, "pid"))
+	c, _ = shell(t, "exit 3")
+	c.Timeout = time.Minute
+	if exit, ok := errors.AsType[*exec.ExitError](c.Run(t.Context())); !ok || exit.ExitCode() != 3 {
+		t.Error("an error without a timeout is not that of the program")
+	}
+}
+
 func pidIn(t *testing.T, file string) int {
 	t.Helper()
 	text, err := os.ReadFile(file)
