@@ -124,7 +124,7 @@ static void dispose(int64_t fa) {
     if (const hipError_t e = hipIpcCloseMemHandle(address); e != hipSuccess) failed = e;
   group(fa).ipc_handles_.clear();
   ::aiter::dispose(fa);
-  HIP_CALL(failed);
+  if (failed != hipSuccess) fail_hip("hipIpcCloseMemHandle", hipGetErrorString(failed), __FILE__, __LINE__);
 }
 
 template <bool input> static void register_buffer(int64_t fa, int64_t self_ptr, const List& handles, const List& offsets) {
