@@ -28,7 +28,7 @@ func variables() []variable {
 		{"AITER_JIT_KEYS", "file or folder of public keys in PEM; a set that one of them signed is trusted", "none", "keys"},
 		{"AITER_JIT_REMOTE_WAIT", "longest time that a pull may delay a build", "20s", ""},
 		{"AITER_JIT_REMOTE_CERTS", "certificates: folders HOST:PORT with ca.crt, client.cert, client.key", fleet.DefaultCerts, ""},
-		{"AITER_JIT_EXECUTOR", "the build farm of the command build: grpcs://HOST:PORT/INSTANCE", "none", "executor"},
+		{"AITER_JIT_EXECUTOR", "the build farm of build and push: grpcs://HOST:PORT/INSTANCE", "none", "executor"},
 		{"AITER_JIT_EXECUTOR_WAIT", "longest time without an answer of the farm", buildfarm.DefaultWait.String(), ""},
 		{"AITER_JIT_EXECUTOR_PLATFORM", "properties of a farm's workers: NAME=VALUE,...; {toolchain} is the digest of the compiler", "none", ""},
 		{"AITER_JIT_EXECUTOR_TOKEN", "a file with a bearer token for the farm", "none", ""},
