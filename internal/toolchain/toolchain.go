@@ -4,6 +4,9 @@
 // Queries make a compiler print the programs, libraries and bitcode that it uses. The compiler is traced meanwhile, so that
 // its digest covers the files that it reads. A filehash.Memo keeps the answers. They are used again, without starting a
 // process, while these files and the names that were looked up are unchanged.
+//
+// A [Pass] is one compiler run of a unit: the host half, the device half, or the whole unit. A device pass of a CUDA unit may be a
+// shard, which has some of the unit's kernels.
 package toolchain
 
 import (
