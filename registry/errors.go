@@ -156,11 +156,12 @@ func (o *opVersion) operatorError(err error) error {
 	return e
 }
 
-// faultyArgument extracts the argument and the property from messages of the form "op:
-// argument 'x': expected rank 3 ..., got ...".
+// faultyArgument extracts the argument and the property from messages of the form "op: argument 'x': expected rank 3 ..., got ..."
+// and "op: arguments 'x' and 'y': ...". It returns "" for other messages, such as those of exceptions, which may quote other words.
 func faultyArgument(message string) (arg, about string) {
-	_, rest, ok := strings.Cut(message, "'")
-	if !ok {
+	_, rest, _ := strings.Cut(message, ": ")
+	word, rest, ok := strings.Cut(rest, "'")
+	if !ok || word != "argument " && word != "arguments " {
 		return "", ""
 	}
 	arg, rest, _ = strings.Cut(rest, "'")

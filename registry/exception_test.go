@@ -29,6 +29,7 @@ using namespace aiter;
 Status throws(int64_t what) {
   if (what == 1) throw std::runtime_error("no kernel for this");
   if (what == 2) throw 7;
+  if (what == 3) throw std::runtime_error("cannot read 'x.bin'");
   return Status();
 }
 }
@@ -42,7 +43,8 @@ func TestExceptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for what, want := range []string{"", "throws: exception: no kernel for this", "throws: an exception that is not a std::exception"} {
+	for what, want := range []string{"", "throws: exception: no kernel for this", "throws: an exception that is not a std::exception",
+		"throws: exception: cannot read 'x.bin'"} {
 		err := op.Call(t.Context(), what)
 		if want == "" {
 			if err != nil {
@@ -53,6 +55,8 @@ func TestExceptions(t *testing.T) {
 		var failed *registry.OperatorError
 		if !errors.As(err, &failed) || failed.Kind != "RuntimeError" || !strings.Contains(err.Error(), want) {
 			t.Errorf("%d: got %v, want a RuntimeError with %q", what, err, want)
+		} else if failed.Arg != "" || failed.About != "" {
+			t.Errorf("%d: %v: the error has the argument %q and the property %q, want none", what, err, failed.Arg, failed.About)
 		}
 	}
 }
