@@ -77,7 +77,7 @@ func uncovered(sources sourceSet, conditional []conditionalAxis) (values string,
 }
 
 // checkCovered checks that each operator with a source for a known target has one there for all values of its axes. It assumes that
-// conditions on the toolchain hold, because only Resolve knows the version of the toolchain. The module must have no mistakes.
+// conditions on the toolchain hold, because only Resolve has the version of the toolchain. The module must have no mistakes.
 func (d *decoder) checkCovered(m *Module, n *node) {
 	conditional := m.conditionalAxes()
 	if len(conditional) == 0 {

@@ -194,7 +194,7 @@ func (d *decoder) nameSchema(op *Op, n *node) {
 }
 
 // checkOverlap reports a file that two sources name for the same target. It ignores sources with a
-// condition on the toolchain, because only Resolve knows the version of the toolchain. It ignores
+// condition on the toolchain, because only Resolve has the version of the toolchain. It ignores
 // conditions on axes, because the whole module has the sources of all values.
 func (d *decoder) checkOverlap(m *Module, n *node) {
 	first := map[fileTarget]int{}

@@ -134,20 +134,20 @@ template <class T, int kBlocks, bool kWhole> class ToeplitzWeightGrad {
 #if AITER_MMA_SYNC
   // multiply adds to `blocks` blocks from m on. It may compute others, of positions in front of the tile's halo, which nothing reads.
   AITER_DEVICE void multiply(const Tile& x, const GradTiles<T, E>& g, int m, int blocks) {
-    if (g.count > 1) multiply_planes<2>(x, g, m, blocks);
-    else multiply_planes<1>(x, g, m, blocks);
+    if (g.count > 1) multiply_tiles<2>(x, g, m, blocks);
+    else multiply_tiles<1>(x, g, m, blocks);
   }
-  template <int kPlanes> AITER_DEVICE void multiply_planes(const Tile& x, const GradTiles<T, E>& g, int m, int blocks) {
-    if (kWhole || blocks == kBlocks) return multiply_blocks<kPlanes, kBlocks>(x, g, m);
+  template <int kTiles> AITER_DEVICE void multiply_tiles(const Tile& x, const GradTiles<T, E>& g, int m, int blocks) {
+    if (kWhole || blocks == kBlocks) return multiply_blocks<kTiles, kBlocks>(x, g, m);
     if constexpr (kBlocks > kSomeBlocks)
-      if (blocks > 4) return multiply_blocks<kPlanes, 8>(x, g, m);
-    if constexpr (kBlocks >= kSomeBlocks) multiply_blocks<kPlanes, 4>(x, g, m);
+      if (blocks > 4) return multiply_blocks<kTiles, 8>(x, g, m);
+    if constexpr (kBlocks >= kSomeBlocks) multiply_blocks<kTiles, 4>(x, g, m);
   }
-  template <int kPlanes, int N> AITER_DEVICE void multiply_blocks(const Tile& x, const GradTiles<T, E>& g, int m) {
+  template <int kTiles, int N> AITER_DEVICE void multiply_blocks(const Tile& x, const GradTiles<T, E>& g, int m) {
     static_assert(kSteps == 4);
     const Place high(g.high, 0, lane_, true);
-    const uint32_t planes[2] = {high.address, high.address + uint32_t(g.pitch) * uint32_t(sizeof(T))};
-    Factor ring[N], f[kPlanes];
+    const uint32_t addresses[2] = {high.address, high.address + uint32_t(g.pitch) * uint32_t(sizeof(T))};
+    Factor ring[N], f[kTiles];
     AITER_UNROLL
     for (int c = (N + 2) / 4; c > 0; c--) {
       const Place xs(x, -m / kSteps - c, lane_, false);
@@ -157,18 +157,18 @@ template <class T, int kBlocks, bool kWhole> class ToeplitzWeightGrad {
     }
     const Place xs(x, -m / kSteps, lane_, false);
     AITER_UNROLL
-    for (int i = 0; i < kPlanes; i++) f[i] = load(planes[i], kSteps - 1);
+    for (int i = 0; i < kTiles; i++) f[i] = load(addresses[i], kSteps - 1);
     AITER_UNROLL
     for (int u = 0; u < kSteps; u++) {
       ring[u % N] = load(xs.address, u);
-      Factor now[kPlanes];
+      Factor now[kTiles];
       AITER_UNROLL
-      for (int i = 0; i < kPlanes; i++) {
+      for (int i = 0; i < kTiles; i++) {
         now[i] = f[i];
-        if (u + 1 < kSteps) f[i] = load(planes[i], kSteps - 2 - u);
+        if (u + 1 < kSteps) f[i] = load(addresses[i], kSteps - 2 - u);
       }
       AITER_UNROLL
-      for (int i = 0; i < kPlanes; i++) {
+      for (int i = 0; i < kTiles; i++) {
         AITER_UNROLL
         for (int k = N - 1; k >= 0; k--) multiply(now[i], ring[(u - k + N) % N], &sums_[k]);
       }

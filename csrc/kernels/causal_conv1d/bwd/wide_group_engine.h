@@ -8,7 +8,7 @@
 //   dweight[r][c] = sum over q of x[64 q + r] g[64 q + c]                             distance c - r: a diagonal
 //
 // x of negative positions is the line in front; g behind the last position of a column is the line behind. dweight contracts over the
-// columns: of x and g the matrix cores read rows, not columns. A lane reads its part of x, 64 x 64 elements, once for both planes of g. A
+// columns: of x and g the matrix cores read rows, not columns. A lane reads its part of x, 64 x 64 elements, once for both tiles of g. A
 // diagonal has the products of all 64 positions of a column, so that 64 (W + 63) products are computed for 64 W.
 #pragma once
 
@@ -139,17 +139,17 @@ template <class T, int kTaps> class GroupGradEngine {
     return total[0] + total[1];
   }
 
-  // multiply_g sets the sums to dx, and adds to dweight. g has kPlanes parts, `plane` bytes apart. When it returns, dweight's products may
-  // be running: finish_products waits for them.
-  template <int kPlanes> AITER_DEVICE void multiply_g(Taps& f, uint32_t x, uint32_t g, uint32_t plane, wide::NonFinite<T>& found) {
+  // multiply_g sets the sums to dx, and adds to dweight. g has kTiles tiles, `distance` bytes apart. When it returns, dweight's
+  // products may be running: finish_products waits for them.
+  template <int kTiles> AITER_DEVICE void multiply_g(Taps& f, uint32_t x, uint32_t g, uint32_t distance, wide::NonFinite<T>& found) {
     start(0.0f);
     constexpr uint32_t kLast = 32 * (Shape::kSteps - 1);
     if (parts() > 1) {
       Taps rest;
       get(rest, transpose_ + kPart, 0);
-      multiply_both<kPlanes, false>(rest, transpose_ + kPart, x, g, g + kLast, plane, found);
+      multiply_both<kTiles, false>(rest, transpose_ + kPart, x, g, g + kLast, distance, found);
     }
-    multiply_both<kPlanes, true>(f, transpose_, x, g, g + kLast, plane, found);
+    multiply_both<kTiles, true>(f, transpose_, x, g, g + kLast, distance, found);
     hold();
   }
   AITER_DEVICE void finish_products() { wgmma_wait<0>(); }
@@ -231,8 +231,9 @@ template <class T, int kTaps> class GroupGradEngine {
 
   // multiply_both adds dx's products, whose first taps are in f, and, with kRows, those of dweight. Stages of both alternate: while one
   // runs, the operands of the other are read. dweight's last stage may be running at the end.
-  template <int kPlanes, bool kRows>
-  AITER_DEVICE void multiply_both(Taps& f, uint32_t t, uint32_t x, uint32_t g, uint32_t right, uint32_t plane, wide::NonFinite<T>& found) {
+  template <int kTiles, bool kRows>
+  AITER_DEVICE void multiply_both(Taps& f, uint32_t t, uint32_t x, uint32_t g, uint32_t right, uint32_t distance,
+                                  wide::NonFinite<T>& found) {
     constexpr int kTransposed = (Shape::kSteps + kStage - 1) / kStage, kParts = kRows ? 4 / kDepth : 0,
         kTurns = kTransposed > kParts ? kTransposed : kParts;
     uint32_t left[kDepth][4];
@@ -240,37 +241,37 @@ template <class T, int kTaps> class GroupGradEngine {
     for (int n = 0; n < kTurns; n++) {
       if (n < kTransposed) {
         if (n > 0) get(f, t, n * kStage);
-        add_steps<kPlanes>(f, n * kStage, right, plane);
+        add_steps<kTiles>(f, n * kStage, right, distance);
         if (n > 0 && n <= kParts) wgmma_wait<1>();  // for dweight's stage before
         if (n >= kParts) wgmma_wait<0>();
       } else {
         wgmma_wait<0>();
       }
       if (n < kParts) {
-        add_rows<kPlanes>(left, n * kDepth, x, g, plane, found);
+        add_rows<kTiles>(left, n * kDepth, x, g, distance, found);
         if (n < kTransposed) wgmma_wait<1>();  // for dx's stage
       }
     }
   }
   // add_steps starts the products of kStage steps of a convolution from `first` on.
-  template <int kPlanes> AITER_DEVICE void add_steps(Taps& f, int first, uint32_t right, uint32_t plane) {
+  template <int kTiles> AITER_DEVICE void add_steps(Taps& f, int first, uint32_t right, uint32_t distance) {
     wgmma_start();
     AITER_UNROLL
     for (int k = 0; k < kStage && (kRolled || first + k < Shape::kSteps); k++) {
       AITER_UNROLL
-      for (int i = 0; i < kPlanes; i++) {
-        wgmma<T, 64>(f.left[k], wgmma_columns(right - uint32_t(32 * (first + k)) + uint32_t(i) * plane), sums_);
+      for (int i = 0; i < kTiles; i++) {
+        wgmma<T, 64>(f.left[k], wgmma_columns(right - uint32_t(32 * (first + k)) + uint32_t(i) * distance), sums_);
       }
     }
     wgmma_commit();
   }
   // add_rows starts the products of 16 kDepth columns, from column 16 `first` on, of dweight.
-  template <int kPlanes>
-  AITER_DEVICE void add_rows(uint32_t (&left)[kDepth][4], int first, uint32_t x, uint32_t g, uint32_t plane, wide::NonFinite<T>& found) {
+  template <int kTiles>
+  AITER_DEVICE void add_rows(uint32_t (&left)[kDepth][4], int first, uint32_t x, uint32_t g, uint32_t distance, wide::NonFinite<T>& found) {
     AITER_UNROLL
     for (int k = 0; k < kDepth; k++) {
       load_matrices<true>(x + place_ + uint32_t((first + k) * 2048), left[k]);
-      if constexpr (kPlanes == 1) {  // with SiLU an infinity or NaN in x makes g one
+      if constexpr (kTiles == 1) {  // with SiLU an infinity or NaN in x makes g one
         AITER_UNROLL
         for (int i = 0; i < 4; i++) found.check(left[k][i]);
       }
@@ -279,8 +280,8 @@ template <class T, int kTaps> class GroupGradEngine {
     AITER_UNROLL
     for (int k = 0; k < kDepth; k++) {
       AITER_UNROLL
-      for (int i = 0; i < kPlanes; i++) {
-        const uint64_t right = wgmma_rows(g + uint32_t((first + k) * 2048) + uint32_t(i) * plane);
+      for (int i = 0; i < kTiles; i++) {
+        const uint64_t right = wgmma_rows(g + uint32_t((first + k) * 2048) + uint32_t(i) * distance);
         wgmma<T, kFirst, true>(left[k], right, first_);
         if constexpr (kMore > 0) wgmma<T, kMore, true>(left[k], right + (kFirst / 64 * 128 >> 4), more_);
       }
