@@ -7,12 +7,6 @@
 
 namespace aiter::conv1d::bwd {
 
-// BackwardRows is the rows of which reach is computed.
-struct BackwardRows : Backward {
-  AITER_SHARED int64_t rows() const { return batch; }
-  AITER_DEVICE int32_t reach(int64_t b, int64_t t, int32_t most) const { return wide::row_reach(*this, b, t, most); }
-};
-
 // takes_group reports whether the kernel of spans (bwd/wide_group.h) takes dense rows: neither rows that leave much of their spans
 // empty, nor, with SiLU, filters of so few taps that the other kernel is faster. In float16 taps that are sums of two elements need a
 // scale, which it does not have.
@@ -82,11 +76,8 @@ template <class T> Status try_launch_wide(const TensorView& x, const Backward& p
   if (transposed.any()) AITER_TRY(transposed.allocate(chunk, a.parts.divisor == 1 && !group, device, stream));  // group reads x after dx
   if (p.seq.data) {
     a.most_reach = int32_t(p.width + kVecElems<T> - 2);
-    AITER_TRY(w.mask.take(size_t(p.batch * p.seqlen) * sizeof(int32_t), device, stream));
-    const auto reach = static_cast<int32_t*>(w.mask.data());
-    const unsigned grid = grid_for((p.batch * p.seqlen + 255) / 256);
-    AITER_TRY(launch(stream, wide::causal_conv1d_reach_kernel<BackwardRows>, {grid, 256}, BackwardRows{p}, a.most_reach, reach));
-    a.reach = reach;
+    AITER_TRY(launch_seq_mask<int32_t>(wide::RowReach{p, a.most_reach}, p.batch, p.seqlen, device, stream, &w.mask));
+    a.reach = static_cast<const int32_t*>(w.mask.data());
   }
   for (int64_t d = 0; d < p.dim; d += chunk) {
     const int64_t channels = min64(chunk, p.dim - d);

@@ -54,8 +54,7 @@ template <class T, int N, bool kPackedFilter> struct SmallChannelsTile : SmallTi
       dout[i].clear();
       if (valid_position(t + i)) dout[i] = load_vec<T, N>(from);
     }
-    if constexpr (!kPackedFilter)
-      mask = p.seq.data ? find_mask<W, R + H, R>(p, b, t) : decltype(mask)::one_sequence(int(p.width), t, int(p.seqlen));
+    if constexpr (!kPackedFilter) mask = find_mask<W, R + H, R>(p, b, t);
     filter.load(strided_filter(p), d);
     if (p.initial.data && !p.seq.data && t < H) load_initial_states(halo);
     AITER_UNROLL

@@ -35,21 +35,14 @@ inline Status allocate_segment_sums(BwdParams* a, int device, const OpStream& st
   return Status();
 }
 
-template <int W, int N, int R>
-Status launch_mask_kernel(const OpStream& stream, unsigned blocks, const Backward& p, int64_t pitch, int before, SeqMask<W, N, R>* out) {
-  return launch(stream, causal_conv1d_bwd_mask_kernel<W, N, R>, {blocks, kMaskThreads}, p, pitch, before, out);
-}
-
 // launch_mask launches the kernel that computes the masks, with `pitch` vectors a row. It allocates all workspaces first: in a
 // CUDA graph, too, the next kernel then directly follows this one and starts early.
 template <class Mask> Status launch_mask(BwdParams* a, int64_t pitch, int before, int device, const OpStream& stream, Workspaces* w) {
-  const int64_t total = a->p.batch * pitch;
-  if (total == 0 || a->p.seqlen == 0) return Status();
+  if (a->p.batch == 0 || a->p.seqlen == 0) return Status();
   AITER_TRY(allocate_segment_sums(a, device, stream, w));
-  AITER_TRY(w->mask.take(size_t(total) * sizeof(Mask), device, stream));
-  const unsigned blocks = grid_for((total + kMaskThreads - 1) / kMaskThreads);
+  AITER_TRY(launch_seq_mask<Mask>(MaskUnits{a->p, before}, a->p.batch, pitch, device, stream, &w->mask));
   a->mask = static_cast<const uint32_t*>(w->mask.data());
-  return launch_mask_kernel(stream, blocks, a->p, pitch, before, static_cast<Mask*>(w->mask.data()));
+  return Status();
 }
 
 // launch_with_workspace launches a kernel with dynamic shared memory (NVIDIA), early behind a mask kernel, and then reduce_segments if

@@ -1,10 +1,5 @@
-// The sequence mask of causal_conv1d_bwd: bits for each vector of positions. All channels have the same mask, so one kernel
-// computes it first. The small channel-last kernel computes its own part.
-//
-// Tiling: a thread a vector of a batch.
-// Halo: the sequence numbers of the positions before and behind a vector are read again, from cache.
-// Bytes: sequence numbers once (the halo again); 4 to 16 bytes a vector, written once.
-// Reduction: none.
+// The sequence mask of causal_conv1d_bwd: 4 to 16 bytes for each vector of positions. The kernel of common/seq_mask_gpu.h computes it
+// first. The small channel-last kernel computes its own part.
 #pragma once
 
 #include "../common/seq_mask_gpu.h"
@@ -38,8 +33,9 @@ template <bool kPartial> struct TapMask {
   AITER_DEVICE bool all_visible() const { return skip == 0; }
 };
 
-// find_mask computes the mask of positions from t on from their sequence numbers.
+// find_mask computes the mask of positions from t on.
 template <int W, int N, int R> AITER_DEVICE SeqMask<W, N, R> find_mask(const Backward& p, int64_t b, int t) {
+  if (!p.seq.data) return SeqMask<W, N, R>::one_sequence(int(p.width), t, int(p.seqlen));
   SequenceIds<W, N> ids;
   AITER_UNROLL
   for (int i = 1; i < W + N; i++) {
@@ -86,22 +82,16 @@ template <class Mask, int W, bool kAllLive = false> struct SeqTapMask {
 template <int R, int W> using FirstMask = SeqMask<(W > 4 ? 8 : 4), R + (W > 4 ? 8 : 4) - 1, R>;
 using LastMask = SeqMask<8, 4>;
 
-constexpr int kMaskThreads = 256;
+// MaskUnits is the vectors of rows, the first of them `before` vectors before the row.
+struct MaskUnits : Backward {
+  int before;
 
-// A row has `pitch` vectors, the first of them `before` vectors before the row.
-template <int W, int N, int R> __global__ void __launch_bounds__(kMaskThreads)
-causal_conv1d_bwd_mask_kernel(Backward p, int64_t pitch, int before, SeqMask<W, N, R>* out) {
-  if constexpr (AITER_KERNEL_CODE) {
-    pdl_trigger();
-    const int64_t total = p.batch * pitch, step = int64_t(gridDim.x) * kMaskThreads;
-    for (int64_t n = int64_t(blockIdx.x) * kMaskThreads + threadIdx.x; n < total; n += step) {
-      const DivMod at = divmod(n, pitch);
-      const int t = (int(at.remainder) - before) * R, width = int(p.width), length = int(p.seqlen);
-      auto mask = p.seq.data ? find_mask<W, N, R>(p, at.quotient, t) : SeqMask<W, N, R>::one_sequence(width, t, length);
-      mask.mark_all_visible(width, t, length);
-      out[n] = mask;
-    }
+  template <int W, int N, int R> AITER_DEVICE void mask(int64_t b, int64_t i, SeqMask<W, N, R>* out) const {
+    const int t = (int(i) - before) * R;
+    auto mask = find_mask<W, N, R>(*this, b, t);
+    mask.mark_all_visible(int(width), t, int(seqlen));
+    *out = mask;
   }
-}
+};
 
 }  // namespace aiter::conv1d::bwd

@@ -1,7 +1,13 @@
-// The sequence mask: which earlier positions of a row are visible to each position.
+// The sequence mask: which earlier positions of a row are visible to each position. All channels have the same mask, so one kernel can
+// compute it for all of them.
+//
+// Tiling: a thread a unit of positions of a batch: a vector, a strip, or one position.
+// Halo: the sequence numbers around a unit are read again, from cache.
+// Bytes: sequence numbers once (the halo again), the mask of each unit once.
+// Reduction: none.
 #pragma once
 
-#include <aiter/gpu.h>
+#include <aiter/workspace.h>
 
 namespace aiter::conv1d {
 
@@ -167,5 +173,32 @@ template <int W, int N, int R_ = N> struct SeqMask : Words<(kMaskBits<N> * W < 3
     return t >= m ? 0 : m - t < N ? (1u << (m - t)) - 1 : kField;
   }
 };
+
+constexpr int kMaskThreads = 64;
+
+// Computes the masks of rows of `pitch` units: units.mask(b, i, &mask) computes that of unit i of row b. row divides by pitch, if all units
+// have 31 bits.
+template <class Units, class Mask>
+__global__ void __launch_bounds__(kMaskThreads)
+causal_conv1d_seq_mask_kernel(Units units, int64_t total, int64_t pitch, FastDiv row, Mask* masks) {
+  if constexpr (AITER_KERNEL_CODE) {
+    pdl_trigger();
+    for (int64_t n = int64_t(blockIdx.x) * kMaskThreads + threadIdx.x; n < total; n += int64_t(gridDim.x) * kMaskThreads) {
+      const uint32_t b = row.quotient(uint32_t(n));
+      const DivMod at = row.divisor ? DivMod{b, uint32_t(n) - b * row.divisor} : divmod(n, pitch);
+      units.mask(at.quotient, at.remainder, &masks[n]);
+    }
+  }
+}
+
+// launch_seq_mask launches the kernel, which writes the masks to w.
+template <class Mask, class Units>
+Status launch_seq_mask(const Units& units, int64_t rows, int64_t pitch, int device, const OpStream& stream, Workspace* w) {
+  const int64_t total = rows * pitch;
+  AITER_TRY(w->take(size_t(total) * sizeof(Mask), device, stream));
+  const LaunchConfig config = {grid_for((total + kMaskThreads - 1) / kMaskThreads), kMaskThreads};
+  return launch(stream, causal_conv1d_seq_mask_kernel<Units, Mask>, config, units, total, pitch,
+                total >> 31 ? FastDiv() : make_fastdiv(pitch), static_cast<Mask*>(w->data()));
+}
 
 }  // namespace aiter::conv1d

@@ -13,6 +13,7 @@ namespace fwd {
 
 // ForwardRows is the rows of causal_conv1d_fwd.
 struct ForwardRows : Forward {
+  using Reach = wide::RowReach;
   static constexpr bool kMayBeDense = true;
 
   // dense reports whether rows have neither sequence numbers nor states.
@@ -26,9 +27,6 @@ struct ForwardRows : Forward {
   }
   template <class T> AITER_DEVICE void finish(int64_t b, int64_t d, int lane, int lanes) const {
     if (final.data) final_states<T>(*this, b, d, lane, lanes);
-  }
-  AITER_DEVICE int32_t reach(int64_t b, int64_t t, int32_t most) const {
-    return wide::row_reach(*this, b, t, most);
   }
 };
 

@@ -11,8 +11,19 @@
 namespace aiter::conv1d {
 namespace fwd {
 
+// PackedReach is the row of which the mask kernel computes the reach (wide/reach.h).
+struct PackedReach : Stateful {
+  int32_t most;
+
+  AITER_DEVICE void mask(int64_t, int64_t t, int32_t* reach) const {
+    const SequenceRange s = find_sequence(*this, t);
+    *reach = s.live ? int32_t(min64(t - s.first, most)) : -1;
+  }
+};
+
 // PackedRow is the row of causal_conv1d_varlen_fwd. Positions in front of a sequence are its state, or zeros.
 struct PackedRow : Stateful {
+  using Reach = PackedReach;
   static constexpr bool kMayBeDense = false;
 
   bool dense() const { return false; }
@@ -33,11 +44,6 @@ struct PackedRow : Stateful {
     return round_to<T>(apply_activation(silu, y));
   }
   template <class T> AITER_DEVICE void finish(int64_t, int64_t, int, int) const {}
-  AITER_DEVICE int32_t reach(int64_t, int64_t t, int32_t most) const {
-    int64_t index = 0;
-    const SequenceRange s = find_sequence(*this, t, &index);
-    return s.live ? int32_t(min64(t - s.first, most)) : -1;
-  }
 };
 
 }  // namespace fwd

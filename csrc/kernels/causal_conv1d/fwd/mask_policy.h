@@ -67,6 +67,15 @@ class MaskSource {
     }
   }
 
+  // mask computes the mask of unit i of row b, a vector or a strip. A row's last unit ends with the row.
+  template <int W, int N> AITER_DEVICE void mask(int64_t b, int64_t i, SeqMask<W, N>* out) const {
+    const int64_t first = min64(i * N, p_.seqlen - N);
+    auto mask = SeqMask<W, N>::none();
+    find_mask(b, first, 0, N, {int(max64(-first, -32)), N}, 0, &mask);
+    mask.show_missing_taps(int(p_.width));
+    *out = mask;
+  }
+
   // initial_state returns X[u] for u < 0.
   template <class T> AITER_DEVICE float initial_state(int64_t b, int64_t d, int64_t u) const {
     const int64_t i = u + p_.width - 1;

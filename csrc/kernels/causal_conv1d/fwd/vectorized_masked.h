@@ -17,28 +17,10 @@
 
 namespace aiter::conv1d::fwd {
 
-constexpr unsigned kMaskThreads = 64;
-
 // Bytes of x for which a mask kernel pays.
 constexpr int64_t kMinMaskBytes = 8 << 20;
 template <class T> bool mask_kernel_pays(const Forward& p) {
   return p.batch * p.seqlen <= kMaxTiles && p.batch * p.seqlen * p.dim >= kMinMaskBytes / int64_t(sizeof(T));
-}
-
-// A thread computes the mask of N positions, those of a vector or of a strip.
-template <int W, int N>
-__global__ void __launch_bounds__(kMaskThreads)
-causal_conv1d_fwd_mask_words_kernel(MaskSource source, FastDiv units, uint32_t total, int64_t seqlen, int width, SeqMask<W, N>* masks) {
-  if constexpr (AITER_KERNEL_CODE) {
-    pdl_trigger();
-    const uint32_t i = blockIdx.x * kMaskThreads + threadIdx.x, b = units.quotient(i);
-    if (i >= total) return;
-    const int64_t first = min64(int64_t(i - b * units.divisor) * N, seqlen - N);
-    auto mask = SeqMask<W, N>::none();
-    source.find_mask(b, first, 0, N, {int(max64(-first, -32)), N}, 0, &mask);
-    mask.show_missing_taps(width);
-    masks[i] = mask;
-  }
 }
 
 // plan_seq_idx reports whether threads can load a problem's sequence numbers four at a time, and fills seq_idx in.
@@ -50,13 +32,9 @@ inline bool plan_seq_idx(const Forward& p, SeqIdx* seq_idx) {
 // launch_with_mask launches the kernel that computes the masks of all units of N positions, and then calls next with them.
 template <int W, int N, class Next>
 Status launch_with_mask(const TensorView& x, const Forward& p, const MaskSource& source, const OpStream& stream, Next next) {
-  const int64_t units = (p.seqlen + N - 1) / N;
-  const uint32_t total = uint32_t(units * p.batch), blocks = (total + kMaskThreads - 1) / kMaskThreads;
+  using Mask = SeqMask<W, N>;
   Workspace words;
-  AITER_TRY(words.take(size_t(total) * sizeof(SeqMask<W, N>), x.device().id, stream));
-  const auto masks = static_cast<SeqMask<W, N>*>(words.data());
-  AITER_TRY(launch(stream, causal_conv1d_fwd_mask_words_kernel<W, N>, {blocks, kMaskThreads}, source, make_fastdiv(units), total, p.seqlen,
-                   int(p.width), masks));
+  AITER_TRY(launch_seq_mask<Mask>(source, p.batch, (p.seqlen + N - 1) / N, x.device().id, stream, &words));
   return next(MaskWords{static_cast<uint32_t*>(words.data()), source.multiplies_padding()});
 }
 

@@ -20,7 +20,7 @@ namespace aiter::conv1d::fwd {
 
 // WideParams is the parameters of a launch. RowSet is a problem p of which p.output<T>(b, d, t) returns an output, and
 // p.finish<T>(b, d, lane, lanes) what follows a row's last one. reach: how many positions in front of t are of t's sequence, up to
-// most_reach = W - 1; (batch, seqlen), null: rows are one sequence.
+// most_reach = W - 1, which RowSet::Reach computes; (batch, seqlen), null: rows are one sequence.
 template <class RowSet> struct WideParams {
   RowSet p;
   wide::Launch launch;
@@ -200,11 +200,8 @@ template <class T, class RowSet> Status launch_wide(const RowSet& p, bool sequen
   a.out_aligned = wide::vectors_aligned<T>(p.out, p.seqlen);
   Workspace memory;
   if (sequences && p.rows() * p.seqlen > 0) {
-    AITER_TRY(memory.take(size_t(p.rows() * p.seqlen) * sizeof(int32_t), device, stream));
-    const auto reach = static_cast<int32_t*>(memory.data());
-    const unsigned blocks = grid_for((p.rows() * p.seqlen + 255) / 256);
-    AITER_TRY(launch(stream, wide::causal_conv1d_reach_kernel<RowSet>, {blocks, 256}, p, a.most_reach, reach));
-    a.reach = reach;
+    AITER_TRY(launch_seq_mask<int32_t>(typename RowSet::Reach{p, a.most_reach}, p.rows(), p.seqlen, device, stream, &memory));
+    a.reach = static_cast<const int32_t*>(memory.data());
   }
   if (p.channel_last)
     if (Attempt made = try_launch_wide_channel_last<T>(a, gpu, stream)) return *made;
