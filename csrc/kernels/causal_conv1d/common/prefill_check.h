@@ -64,19 +64,14 @@ inline Status check_prefill(const PrefillArguments& a, const TensorView& out, Pr
 
 // check_prefill_split checks the arguments of causal_conv1d_fwd_split_qkv and fills p in.
 inline Status check_prefill_split(const PrefillArguments& a, const TensorView (&out)[3], Prefill* p) {
-  AITER_TRY(check_prefill_problem(a, p));
-  int64_t end = 0;
   Tensors all;
-  for (int i = 0; i < 3; i++) {
-    AITER_TRY(check_dtype(out[i], a.x.dtype(), " as 'x'"));
-    AITER_TRY(check_rank(out[i], 2, "(tokens, channels)"));
-    const int64_t shape[2] = {p->seqlen, out[i].size(1)};
-    AITER_TRY(check_shape(out[i], shape, "(tokens, channels)"));
-    p->out[i] = rows_of(out[i], true), end += out[i].size(1);
-    if (i < 2) p->ends[i] = end;
-    all.output(out[i]);
-  }
-  AITER_TRY(check_parts(end, p->dim));
+  const auto check_part = [&](const TensorView& t) {
+    AITER_TRY(check_rank(t, 2, "(tokens, channels)"));
+    const int64_t shape[2] = {p->seqlen, t.size(1)};
+    return check_shape(t, shape, "(tokens, channels)");
+  };
+  AITER_TRY(check_prefill_problem(a, p));
+  AITER_TRY(check_parts(out, a.x.dtype(), true, check_part, p, &all));
   list(a, false, &all);
   return all.check();
 }

@@ -158,29 +158,34 @@ inline Status check_served(const Arguments& a, const TensorView& out, Served* p)
   return all.check();
 }
 
-// check_parts checks the number of channels of q, k and v together.
-inline Status check_parts(int64_t channels, int64_t dim) {
-  if (channels == dim) return Status();
-  return value_error("arguments 'q', 'k' and 'v': expected %lld channels together, as 'x', got %lld", static_cast<long long>(dim),
-                     static_cast<long long>(channels));
+// check_parts checks the types of q, k and v, their shapes with check_part(t), and their channels together. It fills out and ends of p
+// in, and adds q, k and v to all.
+template <class P, class Check>
+Status check_parts(const TensorView (&out)[3], DType dtype, bool packed, Check check_part, P* p, Tensors* all) {
+  int64_t end = 0;
+  for (int i = 0; i < 3; i++) {
+    AITER_TRY(check_dtype(out[i], dtype, " as 'x'"));
+    AITER_TRY(check_part(out[i]));
+    p->out[i] = rows_of(out[i], packed), end += out[i].size(1);
+    if (i < 2) p->ends[i] = end;
+    all->output(out[i]);
+  }
+  if (end == p->dim) return Status();
+  return value_error("arguments 'q', 'k' and 'v': expected %lld channels together, as 'x', got %lld", static_cast<long long>(p->dim),
+                     static_cast<long long>(end));
 }
 
 // check_split checks the arguments of causal_conv1d_update_split_qkv and fills p in.
 inline Status check_split(const Arguments& a, const TensorView (&out)[3], Served* p) {
-  AITER_TRY(check_problem(a, p));
-  int64_t end = 0;
   Tensors all;
-  for (int i = 0; i < 3; i++) {
-    AITER_TRY(check_dtype(out[i], a.x.dtype(), " as 'x'"));
-    AITER_TRY(check_rank(out[i], a.x.rank(), "as 'x'"));
-    const int64_t n = out[i].size(1), flat[2] = {a.x.size(0), n}, deep[3] = {a.x.size(0), n, a.x.rank() == 3 ? a.x.size(2) : 1};
+  const auto check_part = [&](const TensorView& t) {
+    AITER_TRY(check_rank(t, a.x.rank(), "as 'x'"));
+    const int64_t n = t.size(1), flat[2] = {a.x.size(0), n}, deep[3] = {a.x.size(0), n, a.x.rank() == 3 ? a.x.size(2) : 1};
     const char* const meaning = "as 'x', of some channels";
-    AITER_TRY(a.x.rank() == 3 ? check_shape(out[i], deep, meaning) : check_shape(out[i], flat, meaning));
-    p->out[i] = rows_of(out[i], a.starts.given), end += n;
-    if (i < 2) p->ends[i] = end;
-    all.output(out[i]);
-  }
-  AITER_TRY(check_parts(end, p->dim));
+    return a.x.rank() == 3 ? check_shape(t, deep, meaning) : check_shape(t, flat, meaning);
+  };
+  AITER_TRY(check_problem(a, p));
+  AITER_TRY(check_parts(out, a.x.dtype(), a.starts.given, check_part, p, &all));
   list(a, false, &all);
   return all.check();
 }

@@ -16,8 +16,7 @@
 #endif
 #include "vectorized_channel_first.h"
 #include "vectorized_channel_last.h"
-#include "sequences.h"
-#include "wide_launch.h"
+#include "launches.h"
 
 namespace aiter::conv1d::fwd {
 

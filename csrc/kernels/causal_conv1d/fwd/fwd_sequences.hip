@@ -8,11 +8,11 @@
 // Reduction: over the width, in one thread's fp32 registers, in the same order in all kernels of rows.
 
 #include "dispatch.h"
+#include "launches.h"
 #include "multirow.h"
 #if AITER_CUDA
 #include "vectorized_masked.h"
 #endif
-#include "sequences.h"
 
 namespace aiter::conv1d {
 

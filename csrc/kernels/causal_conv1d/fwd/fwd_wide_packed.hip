@@ -4,9 +4,9 @@
 
 #include "../common/any_width.h"
 #include "../common/state_gpu.h"
+#include "launches.h"
 #include "wide_channel_last.h"
 #include "wide_group.h"
-#include "wide_launch.h"
 
 namespace aiter::conv1d {
 namespace fwd {

@@ -14,8 +14,7 @@
 #include "../common/groups_gpu.h"
 #include "../common/launch_gpu.h"
 #include "../common/prefill_check.h"
-#include "../fwd/sequences.h"
-#include "../fwd/wide_launch.h"
+#include "../fwd/launches.h"
 
 namespace aiter::conv1d::serve {
 

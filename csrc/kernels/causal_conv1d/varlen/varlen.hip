@@ -13,8 +13,7 @@
 #include "../common/groups_gpu.h"
 #include "../common/launch_gpu.h"
 #include "../common/state_gpu.h"
-#include "../fwd/sequences.h"
-#include "../fwd/wide_launch.h"
+#include "../fwd/launches.h"
 
 namespace aiter::conv1d::varlen {
 
