@@ -84,6 +84,7 @@ using LastMask = SeqMask<8, 4>;
 
 // MaskUnits is the vectors of rows, the first of them `before` vectors before the row.
 struct MaskUnits : Backward {
+  static constexpr int kMaskThreads = 256;
   int before;
 
   template <int W, int N, int R> AITER_DEVICE void mask(int64_t b, int64_t i, SeqMask<W, N, R>* out) const {

@@ -174,31 +174,34 @@ template <int W, int N, int R_ = N> struct SeqMask : Words<(kMaskBits<N> * W < 3
   }
 };
 
-constexpr int kMaskThreads = 64;
-
-// Computes the masks of rows of `pitch` units: units.mask(b, i, &mask) computes that of unit i of row b. row divides by pitch, if all units
-// have 31 bits.
+// Computes the masks of `total` units, from unit i0 of row b0 on: units.mask(b, i, &mask) computes that of unit i of row b. row divides by
+// the units of a row.
 template <class Units, class Mask>
-__global__ void __launch_bounds__(kMaskThreads)
-causal_conv1d_seq_mask_kernel(Units units, int64_t total, int64_t pitch, FastDiv row, Mask* masks) {
+__global__ void __launch_bounds__(Units::kMaskThreads)
+causal_conv1d_seq_mask_kernel(Units units, int64_t b0, int64_t i0, FastDiv row, uint32_t total, Mask* masks) {
   if constexpr (AITER_KERNEL_CODE) {
     pdl_trigger();
-    for (int64_t n = int64_t(blockIdx.x) * kMaskThreads + threadIdx.x; n < total; n += int64_t(gridDim.x) * kMaskThreads) {
-      const uint32_t b = row.quotient(uint32_t(n));
-      const DivMod at = row.divisor ? DivMod{b, uint32_t(n) - b * row.divisor} : divmod(n, pitch);
-      units.mask(at.quotient, at.remainder, &masks[n]);
-    }
+    const uint32_t n = blockIdx.x * Units::kMaskThreads + threadIdx.x, b = row.quotient(n);
+    if (n < total) units.mask(b0 + b, i0 + (n - b * row.divisor), &masks[n]);
   }
 }
 
-// launch_seq_mask launches the kernel, which writes the masks to w.
+// launch_seq_mask launches the kernel, which writes the masks of rows of `pitch` units to w. A launch is for rows, or for a part of one.
 template <class Mask, class Units>
 Status launch_seq_mask(const Units& units, int64_t rows, int64_t pitch, int device, const OpStream& stream, Workspace* w) {
-  const int64_t total = rows * pitch;
-  AITER_TRY(w->take(size_t(total) * sizeof(Mask), device, stream));
-  const LaunchConfig config = {grid_for((total + kMaskThreads - 1) / kMaskThreads), kMaskThreads};
-  return launch(stream, causal_conv1d_seq_mask_kernel<Units, Mask>, config, units, total, pitch,
-                total >> 31 ? FastDiv() : make_fastdiv(pitch), static_cast<Mask*>(w->data()));
+  constexpr int64_t kMost = kMaxBlocks * Units::kMaskThreads;
+  if (pitch == 0) return Status();
+  AITER_TRY(w->take(size_t(rows * pitch) * sizeof(Mask), device, stream));
+  const int64_t part = min64(pitch, kMost), together = pitch < kMost ? kMost / pitch : 1;
+  for (int64_t b = 0; b < rows; b += together) {
+    for (int64_t i = 0; i < pitch; i += part) {
+      const int64_t total = pitch - i < part ? pitch - i : min64(rows - b, together) * part;
+      const LaunchConfig config = {unsigned((total + Units::kMaskThreads - 1) / Units::kMaskThreads), Units::kMaskThreads};
+      AITER_TRY(launch(stream, causal_conv1d_seq_mask_kernel<Units, Mask>, config, units, b, i, make_fastdiv(part), uint32_t(total),
+                       static_cast<Mask*>(w->data()) + b * pitch + i));
+    }
+  }
+  return Status();
 }
 
 }  // namespace aiter::conv1d

@@ -13,6 +13,7 @@ namespace fwd {
 
 // PackedReach is the row of which the mask kernel computes the reach (wide/reach.h).
 struct PackedReach : Stateful {
+  static constexpr int kMaskThreads = 256;
   int32_t most;
 
   AITER_DEVICE void mask(int64_t, int64_t t, int32_t* reach) const {

@@ -38,6 +38,7 @@ AITER_DEVICE uint32_t bits_from(int n) { return n < 0 ? ~0u : n > 31 ? 0 : ~0u <
 class MaskSource {
  public:
   static constexpr bool kMasked = true;
+  static constexpr int kMaskThreads = 64;
 
   explicit MaskSource(const Forward& p) : p_(p), packed_() {}
   MaskSource(const Forward& p, const Stateful& packed) : p_(p), packed_(packed) {}

@@ -9,6 +9,7 @@ namespace aiter::conv1d::wide {
 
 // RowReach is the rows of which the mask kernel computes the reach, up to `most`, in place of a mask; -1 for padding.
 struct RowReach : Problem {
+  static constexpr int kMaskThreads = 256;
   int32_t most;
 
   AITER_DEVICE void mask(int64_t b, int64_t t, int32_t* reach) const {
