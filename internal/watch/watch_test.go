@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -144,13 +145,21 @@ func next(t *testing.T, w *watch.Watcher, root string, limit time.Duration) stri
 	return strings.Join(words, "; ")
 }
 
+// waits reports whether a goroutine is in Watcher.await.
+func waits() bool {
+	stacks := make([]byte, 1<<20)
+	return strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "watch.(*Watcher).await(")
+}
+
 // nextOf is like next and calls do while the watcher waits already, so that an event or a
 // periodic check must find the change.
 func nextOf(t *testing.T, w *watch.Watcher, root string, limit time.Duration, do func()) string {
 	t.Helper()
 	got := make(chan string, 1)
 	go func() { got <- next(t, w, root, limit) }()
-	time.Sleep(quiet / 5)
+	for end := time.Now().Add(limit); !waits() && len(got) == 0 && time.Now().Before(end); {
+		runtime.Gosched()
+	}
 	do()
 	return <-got
 }
