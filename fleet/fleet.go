@@ -30,7 +30,7 @@ const DefaultCerts = "/etc/docker/certs.d"
 
 // Options are the settings of pulls and pushes. Use [FromEnvironment] for those of the environment.
 type Options struct {
-	Keys string        // AITER_JIT_KEYS: a file or a folder of PEM with the public keys that may sign sets; "": none
+	Keys string        // AITER_JIT_KEYS: a file or a folder of PEM with the public keys that verify the signatures of sets; "": none
 	Wait time.Duration // AITER_JIT_REMOTE_WAIT: of a pull for one module and target; 0: DefaultWait
 	// Timeout bounds a whole Copy or Warm; 0: Wait, and the time for the layers at 256 KiB/s.
 	Timeout time.Duration

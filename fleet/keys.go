@@ -22,7 +22,7 @@ import (
 // maxKeyFile bounds a file of keys in bytes.
 const maxKeyFile = 1 << 20
 
-// Key is a public key that may sign sets.
+// Key is a public key that verifies the signatures of sets.
 type Key struct {
 	ID   string // SHA-256 of its PKIX form, in hex
 	Path string // of its file

@@ -53,9 +53,10 @@ func TestReasons(t *testing.T) {
 			"#include \"made.hpp\"", []string{"Composable Kernel: the generator 3rdparty/composable_kernel/gen.py",
 				"assembly code objects: the generator hsa/codegen.py", "generator: csrc/gen.py"}},
 		{"sources", `"srcs": ["'/etc/passwd'", "'../x.cu'", "f'{CK_DIR}/x'", "f'{AITER_CSRC_DIR}/none.cu'", ` +
-			`"f'{AITER_CSRC_DIR}/folder'", "f'{get_gfx()}.cu'"]`, "",
+			`"f'{AITER_CSRC_DIR}/folder'", "f'{AITER_CSRC_DIR}/include'", "f'{get_gfx()}.cu'"]`, "",
 			[]string{"torch: csrc/folder/z.cu:1 includes <c10/x.h>", "Composable Kernel: the source 3rdparty/composable_kernel/x",
-				"missing source: /etc/passwd", "missing source: ../x.cu", "missing source: csrc/none.cu", "missing source: {get_gfx()}.cu"}},
+				"missing source: /etc/passwd", "missing source: ../x.cu", "missing source: csrc/none.cu",
+				"missing source: csrc/include", "missing source: {get_gfx()}.cu"}},
 		{"third party", source + `, "third_party": ["'ComposableKernel'", "'HipKittens'"]`, "", []string{
 			"Composable Kernel: third_party in aiter/jit/optCompilerConfig.json", "HipKittens: third_party in aiter/jit/optCompilerConfig.json"}},
 		{"cycle", source, "#include \"cycle.h\"", nil},

@@ -179,11 +179,13 @@ func (c *Checkout) addSource(m *Module, v value) {
 	case info.Mode().IsRegular():
 		m.Sources = append(m.Sources, name)
 	case info.IsDir():
+		empty := true
 		for _, pattern := range []string{"*.cpp", "*.cu"} {
 			found, _ := fs.Glob(c.files, name+"/"+pattern) // the pattern is valid, and other errors are missing files
 			m.Sources = append(m.Sources, found...)
+			empty = empty && len(found) == 0
 		}
-		if len(m.Sources) == 0 {
+		if empty {
 			m.Missing = append(m.Missing, name)
 		}
 	default:
