@@ -15,6 +15,7 @@ import (
 // tests and benchmarks, calls the operator together with built-in ones, reloads it, builds it for a GPU, writes a prebuilt cache
 // to a read-only folder, and calls the operator from there without a compiler.
 func TestNewOperator(t *testing.T) {
+	testenv.Long(t)
 	root := testenv.Root(t)
 	dir := filepath.Join(t.TempDir(), "scaled_add")
 	aiterctl := filepath.Join(t.TempDir(), "aiterctl")
