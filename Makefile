@@ -38,9 +38,9 @@ release: ## make the archives of a release in bin/release: make release VERSION=
 demo: build ## build the kernels for this machine's best target, run them, print times and errors
 	scripts/demo.sh bin/aiterctl
 
-# `make lint` runs all of go vet.
+# `make lint` runs all of go vet. Some packages mostly wait, so one more than there are processors runs at a time.
 test: python ## set up hipcc and Python (as root) and run the quick tests, with SHORT= all tests
-	AITER_REQUIRE_TOOLS="$(REQUIRE)" go test $(SHORT) -vet=off -timeout 40m $(PACKAGES)
+	AITER_REQUIRE_TOOLS="$(REQUIRE)" go test $(SHORT) -vet=off -p $$(($$(nproc) + 1)) -timeout 40m $(PACKAGES)
 	go -C otelaiter test ./...
 
 test-race: ## run all tests of Go code under the race detector; needs the tools that `make test` installs

@@ -151,6 +151,7 @@ func settledWrappers(t *testing.T, all []wrapped) (dirs []string) {
 
 // TestWrapperInputs changes files that a wrapper uses. The remembered answers must not be used then.
 func TestWrapperInputs(t *testing.T) {
+	testenv.Long(t)
 	t.Parallel()
 	all := wrappers(t)
 	dirs := settledWrappers(t, all)
