@@ -3,18 +3,15 @@ package fleet
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -244,59 +241,5 @@ func TestCanceled(t *testing.T) {
 	}
 	if _, err := m.Build(t.Context(), requests()...); err != nil {
 		t.Errorf("the next call: %v", err)
-	}
-}
-
-// manyPullsTime is the goal for the last of 64 pulls of 5 MB at once on two processors.
-const manyPullsTime = 2500 * time.Millisecond
-
-// processorTime returns the processor time that this process and another one have used.
-func processorTime(t *testing.T, pid int) time.Duration {
-	t.Helper()
-	var own syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &own); err != nil {
-		t.Fatal(err)
-	}
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, after, _ := strings.Cut(string(data), ") ")
-	var user, system int64
-	const ticks = 100 // per second, on all architectures of Linux
-	if fields := strings.Fields(after); len(fields) > 12 {
-		user, _ = strconv.ParseInt(fields[11], 10, 64)
-		system, _ = strconv.ParseInt(fields[12], 10, 64)
-	}
-	return time.Duration(own.Utime.Nano()+own.Stime.Nano()) + time.Duration(user+system)*time.Second/ticks
-}
-
-// TestManyPulls starts 64 nodes at once that pull 5 MB each. Other work on the machine may delay them; then their processor time, divided
-// by two processors, must be within the limit.
-func TestManyPulls(t *testing.T) {
-	testenv.Long(t)
-	f, r := prebuilt(t), startRegistry(t)
-	const nodes = 64
-	rep := push(t, r.Host+"/aiter/kernels:v1", withGPU(t, f, noise(5<<20)), "")
-	ref := parse(t, r.Host+"/aiter/kernels@"+rep.Digest)
-	times := make([]time.Duration, nodes)
-	before := processorTime(t, r.Process().Pid)
-	var wg sync.WaitGroup
-	for i := range nodes {
-		store := openCache(t, t.TempDir())
-		wg.Go(func() {
-			start := time.Now()
-			if _, err := Warm(context.WithoutCancel(t.Context()), ref, store, []string{"gfx942"}, Options{}); err != nil {
-				t.Error(err)
-			}
-			times[i] = time.Since(start)
-		})
-	}
-	wg.Wait()
-	each := (processorTime(t, r.Process().Pid) - before) / 2
-	slices.Sort(times)
-	t.Logf("%d pulls of 5 MB at once: median %s, last %s; processor time %s on each of two", nodes, times[nodes/2], times[nodes-1], each)
-	if times[nodes-1] > manyPullsTime && each > manyPullsTime {
-		t.Errorf("the last pull took %s, and the processor time is %s on each of two, want at most %s", times[nodes-1], each, manyPullsTime)
 	}
 }

@@ -196,12 +196,13 @@ inline serve::Served served_of(const Stateful& p, DType type) {
   return s;
 }
 
-// prefers_few reports whether serve_few decodes faster than decode, whose threads have more channels. T: the type of x. The limits are
-// measured on an H200; with 4 taps slot indices slow decode down more.
+// prefers_few reports whether serve_few decodes faster than decode, whose threads have more channels: with slot indices or a filter of
+// another type than x's, T, up to a number of elements. The limits are measured on an H200.
 template <class T> bool prefers_few(const serve::Served& s) {
-  const bool converts = s.weight.dtype != kDType<T>;
-  const int64_t most = s.width == 4 && converts ? INT64_MAX : converts || (s.width == 4 && s.table.data) ? 1 << 20 : 1 << 19;
-  return serve::takes_few<T>(s) && tuned("kernel", s.batch * s.dim <= most ? 2 : 1) > 1;
+  const bool converts = s.weight.dtype != kDType<T>, indexed = s.table.data != nullptr;
+  const int64_t most = s.width == 4 && converts ? INT64_MAX : converts || s.width == 4 ? 1 << 20 : 1 << 19;
+  const bool few = (converts || indexed) && s.batch * s.dim <= most;
+  return serve::takes_few<T>(s) && tuned("kernel", few ? 2 : 1) > 1;
 }
 
 template <class T> Status launch(const Stateful& p, const OpStream& stream) {
