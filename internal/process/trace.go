@@ -18,7 +18,7 @@ import (
 
 // Trace is like Run, and returns the names that the command and its children looked up. Traced set-user-ID programs run
 // without their privileges. Children that outlive the program continue untraced, except those of Clang, which are killed.
-// It fails with [*UntraceableError] and the errors of Run.
+// It ignores Timeout. It fails with [*UntraceableError] and the errors of Run.
 func (c *Command) Trace(parent context.Context) (*Trace, error) {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)

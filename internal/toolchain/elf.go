@@ -20,13 +20,15 @@ type elfFile struct {
 	err      error    // of opening the file, or *elf.FormatError
 }
 
-// elf reads the file host once.
+// elf reads the file host. It remembers the files that it could read.
 func (s *Session) elf(host string) *elfFile {
 	if known, ok := s.elfFiles.Load(host); ok {
 		return known.(*elfFile)
 	}
 	read := readELF(host)
-	s.elfFiles.Store(host, read)
+	if read.err == nil {
+		s.elfFiles.Store(host, read)
+	}
 	return read
 }
 

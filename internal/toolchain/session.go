@@ -15,7 +15,7 @@ type Session struct {
 	memo *filehash.Memo
 
 	digests  sync.Map // path -> SHA-256 of the file
-	elfFiles sync.Map // path -> *elfFile
+	elfFiles sync.Map // path -> *elfFile without an error
 
 	mu      sync.Mutex
 	folders map[string]*folders      // by root

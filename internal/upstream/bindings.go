@@ -118,10 +118,7 @@ func (c *Checkout) bindings(ctx context.Context, d Declared, m *Module, source s
 		[]string{"-DTORCH_EXTENSION_NAME=bindings", "-O0", "-w", "-fconstexpr-steps=1000000000"})
 	object := filepath.Join(dir, "unit.o")
 	out := process.Buffer{Limit: 1 << 20}
-	ctx, cancel := context.WithTimeoutCause(ctx, bindingsTimeout,
-		&BindingsError{m.Name, source, fmt.Sprintf("the compiler ran longer than %s and was killed", bindingsTimeout)})
-	defer cancel()
-	err = (&process.Command{Dir: dir, Env: cc.Toolchain.Environ(), Output: &out, Grace: 5 * time.Second,
+	err = (&process.Command{Dir: dir, Env: cc.Toolchain.Environ(), Output: &out, Grace: 5 * time.Second, Timeout: bindingsTimeout,
 		Argv: cc.Toolchain.CompileArgs(toolchain.Unit{Source: "unit.hip", Object: object, Depfile: filepath.Join(dir, "unit.d"), Include: include,
 			Flags: flags, Target: cc.Target, Pass: toolchain.Host, ID: "bindings", Root: dir})}).Run(ctx)
 	if context.Cause(ctx) != nil {
