@@ -3,13 +3,10 @@
 package fleet
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -49,22 +46,9 @@ func TestManyPulls(t *testing.T) {
 	const nodes = 64
 	rep := push(t, r.Host+"/aiter/kernels:v1", withGPU(t, f, noise(5<<20)), "")
 	ref := parse(t, r.Host+"/aiter/kernels@"+rep.Digest)
-	times := make([]time.Duration, nodes)
 	before := processorTime(t, r.Process().Pid)
-	var wg sync.WaitGroup
-	for i := range nodes {
-		store := openCache(t, t.TempDir())
-		wg.Go(func() {
-			start := time.Now()
-			if _, err := Warm(context.WithoutCancel(t.Context()), ref, store, []string{"gfx942"}, Options{}); err != nil {
-				t.Error(err)
-			}
-			times[i] = time.Since(start)
-		})
-	}
-	wg.Wait()
+	times := pullAtOnce(t, ref, nodes)
 	each := (processorTime(t, r.Process().Pid) - before) / 2
-	slices.Sort(times)
 	t.Logf("%d pulls of 5 MB at once: median %s, last %s; processor time %s on each of two", nodes, times[nodes/2], times[nodes-1], each)
 	if times[nodes-1] > manyPullsTime && each > manyPullsTime {
 		t.Errorf("the last pull took %s, and the processor time is %s on each of two, want at most %s", times[nodes-1], each, manyPullsTime)

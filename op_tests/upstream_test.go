@@ -20,13 +20,9 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// TestUpstream builds operators from sources with AIter's layout, for GPUs of two architectures, and calls them on the ROCm
-// devices of the machine. AITER_CHECKOUT names a checkout of AIter (make test-aiter). Without it the test uses a small tree of this
-// project, which has two of the modules.
-func TestUpstream(t *testing.T) {
-	testenv.SkipRace(t)
-	checkout := upstreamCheckout(t)
-	env := func(name string) string {
+// upstreamEnv returns the environment of programs that use the checkout and the tests' hipcc.
+func upstreamEnv(t *testing.T, checkout string) func(name string) string {
+	return func(name string) string {
 		switch name {
 		case settings.CheckoutVariable:
 			return checkout
@@ -35,6 +31,15 @@ func TestUpstream(t *testing.T) {
 		}
 		return os.Getenv(name)
 	}
+}
+
+// TestUpstream builds operators from sources with AIter's layout, for GPUs of two architectures, and calls them on the ROCm
+// devices of the machine. AITER_CHECKOUT names a checkout of AIter (make test-aiter). Without it the test uses a small tree of this
+// project, which has two of the modules.
+func TestUpstream(t *testing.T) {
+	testenv.SkipRace(t)
+	checkout := upstreamCheckout(t)
+	env := upstreamEnv(t, checkout)
 	build, err := settings.Settings{Getenv: env}.OpenManager(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -3,13 +3,11 @@
 package optests_test
 
 import (
-	"os"
 	"slices"
 	"testing"
 	"testing/fstest"
 
 	"github.com/aiter-go/aiter/device"
-	"github.com/aiter-go/aiter/internal/settings"
 	"github.com/aiter-go/aiter/internal/testenv"
 	"github.com/aiter-go/aiter/jit"
 	targets "github.com/aiter-go/aiter/jit/target"
@@ -58,15 +56,7 @@ AITER_UPSTREAM(half, aiter::upstream::half, arg("x"), arg("v"))
 func TestUpstreamTypes(t *testing.T) {
 	testenv.SkipRace(t)
 	checkout := upstreamCheckout(t)
-	env := func(name string) string {
-		switch name {
-		case settings.CheckoutVariable:
-			return checkout
-		case "HIPCC":
-			return testenv.Tool(t, "hipcc")
-		}
-		return os.Getenv(name)
-	}
+	env := upstreamEnv(t, checkout)
 	files := fstest.MapFS{"opt_compiler.toml": {Data: []byte(upstreamTypesConfig)}, "types.hip": {Data: []byte(upstreamTypesSource)}}
 	own, dev := targets.Target{}, tensor.Device{}
 	reg, err := registry.Open(t.Context(), registry.Options{Getenv: env, Modules: []registry.Source{{Files: files, Name: "types"}}})
