@@ -87,7 +87,7 @@ func (u *unit) compileOnce(ctx context.Context) (res UnitResult, changed string,
 		return res, "", err
 	}
 	defer stage.Close()
-	on, err := deps.FoldersOf(ctx, u.view.Tree)
+	on, err := u.prepare(ctx)
 	if err != nil {
 		return res, "", err
 	}
@@ -182,7 +182,7 @@ func (u *unit) readings(stage *cache.Stage, on deps.Folders, out string) (r deps
 	if r.Headers, err = readDeps(stage); err != nil {
 		return r, err
 	}
-	r.Headers = treePaths(r.Headers, on)
+	r.Headers = u.inTree(r.Headers, on)
 	data, err := deps.ReadReport(stage.File(toolchain.AssemblerDepfile(depFileName)))
 	if errors.Is(err, os.ErrNotExist) {
 		return r, nil
@@ -198,7 +198,7 @@ func (u *unit) readings(stage *cache.Stage, on deps.Folders, out string) (r deps
 		return r, fmt.Errorf("the assembler's list of files: %w", err)
 	}
 	r.AssemblerReported = true
-	for _, p := range treePaths(names, on) {
+	for _, p := range u.inTree(names, on) {
 		// The report also lists the compiler's output, which was a temporary file, and names in #line directives.
 		if _, err := u.view.Digest(p); err == nil && !strings.HasPrefix(p, out+"/") && !slices.Contains(r.Headers, p) {
 			r.Assembled = append(r.Assembled, p)

@@ -275,6 +275,9 @@ func (m *Manager) Commands(ctx context.Context, reqs ...Request) ([]Command, err
 				}
 				folders[u.view.Tree] = on
 			}
+			if _, err := u.prepare(ctx); err != nil {
+				return nil, err
+			}
 			out = append(out, u.command(on, c.units[i], c.misses[i], compiledFor))
 		}
 	}

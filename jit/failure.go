@@ -110,7 +110,7 @@ func (u *unit) failedReads(ctx context.Context, r failedRun) ([]string, bool) {
 		read, err = readHeaders(r.stage)
 	}
 	if err == nil && len(read) > 0 {
-		return treePaths(read, r.on), true
+		return u.inTree(read, r.on), true
 	}
 	argv := slices.Insert(u.argv(r.on, r.stage.File(secondObject), r.stage.File(secondDepFile)), 1, "-H")
 	c := newCommand(argv, r.command.Dir, r.command.Env, r.command.Timeout)
@@ -120,21 +120,13 @@ func (u *unit) failedReads(ctx context.Context, r failedRun) ([]string, bool) {
 	}
 	read = append(depfile.ParseTrace(out.output), u.source.Source)
 	read = slices.DeleteFunc(read, func(p string) bool { return strings.HasPrefix(p, r.stage.Path+"/") })
-	return treePaths(read, r.on), true
+	return u.inTree(read, r.on), true
 }
 
 // readHeaders returns the headers in Clang's CC_PRINT_HEADERS_FILE.
 func readHeaders(stage *cache.Stage) ([]string, error) {
 	data, err := deps.ReadReport(stage.File(headersFile))
 	return depfile.ParseHeaders(data), err
-}
-
-// treePaths makes paths in the source tree relative.
-func treePaths(read []string, on deps.Folders) []string {
-	for i := range read {
-		read[i] = on.InTree(read[i])
-	}
-	return read
 }
 
 // addMissing adds to the lists the names under which a missing header was looked up. It

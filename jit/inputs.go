@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 
+	"github.com/aiter-go/aiter/internal/assembly"
 	"github.com/aiter-go/aiter/internal/deps"
 	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/toolchain"
@@ -83,7 +84,15 @@ func (m *Manager) Inputs(ctx context.Context, r Result) (Inputs, error) {
 			}
 		}
 	}
-	return in, nil
+	mod, err := m.Config().Module(r.Module)
+	if err != nil {
+		return in, err
+	}
+	objects, err := m.newSession().assembly(mod, tc, r.Target)
+	if err == nil {
+		err = objects.addInputs(&in, m.opts.Memo)
+	}
+	return in, err
 }
 
 // addList adds the files of a dependency list.
@@ -134,6 +143,11 @@ func (m *Manager) FailureInputs(ctx context.Context, r Request) Inputs {
 	mod, err := m.Config().Module(r.Module)
 	if err != nil {
 		return in
+	}
+	if a := mod.Assembly; a != nil && a.Folder.Dir != "" {
+		for _, name := range a.Tables {
+			in.Add(Inputs{Folders: []string{assembly.Path(a.Folder.Dir, path.Join(r.Target.Arch(), name))}})
+		}
 	}
 	for _, dir := range slices.Concat(includesInTree(mod), sourceFolders(mod)) {
 		if p, onDisk := m.tree(r.Module).Path(dir); onDisk {

@@ -129,7 +129,7 @@ func requestKeys(t *testing.T, out *strings.Builder, m *Manager, name string) {
 	for _, part := range append([]opconfig.Part{{}}, parts...) {
 		r := Request{Module: mod.Name, Target: arch, Part: part}
 		s := &session{m: m, views: map[viewKey]*deps.View{}}
-		p, err := s.planWith(context.Background(), r, mod, keyToolchains()[name], nil)
+		p, err := s.planWith(context.Background(), r, mod, keyToolchains()[name], planInputs{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,6 +27,8 @@ type link struct {
 	flags   []string
 	outside outsideFolders // of the units
 
+	assembly *assemblyInputs
+
 	units []UnitResult // whose objects are linked
 	ran   bool         // the linker was started
 	miss  Miss         // why it was started
@@ -55,6 +57,10 @@ func (l *link) identify(units []UnitResult) {
 	if slices.ContainsFunc(units, func(u UnitResult) bool { return u.Pass.MakesDeviceCode() }) {
 		l.lines.Add("embedding", l.embedding())
 	}
+	if takesAssembly(l.mod, l.req.Target) {
+		names = append(names, assemblyFile)
+		l.lines.Add(assemblyLabel, codeobject.FilesFormat+": "+l.mod.Assembly.String())
+	}
 	argv := l.argv(rootMark, names, objectMark)
 	// Keys contain an option that the linker does not get, so that existing caches stay valid.
 	argv = slices.Insert(argv, slices.Index(argv, "--build-id=sha1")+1, "-Xlinker", "--dependency-file="+depMark)
@@ -65,6 +71,11 @@ func (l *link) identify(units []UnitResult) {
 			l.lines.Add("signature "+op.Name, declaredSignature(op).String())
 		}
 	}
+	if l.trustToolchain {
+		trusted(&l.lines, l.recorded(), codeObjectLabel, allObjectsLabel)
+	} else {
+		l.assembly.addObjects(&l.lines)
+	}
 	for _, u := range units {
 		l.lines.Add("object "+unitName(u.Source, u.Pass), u.ref.Object)
 	}
@@ -74,6 +85,9 @@ func (l *link) identify(units []UnitResult) {
 // objectName returns the name of an object during the link. The library must not
 // contain the path of an object.
 func objectName(i int) string { return fmt.Sprintf("unit%d.o", i) }
+
+// assemblyFile is the name of the object with assembly code objects during the link.
+const assemblyFile = "assembly.o"
 
 func (l *link) argv(root string, objects []string, output string) []string {
 	return l.tc.LinkArgs(toolchain.Link{Objects: objects, Output: output, Flags: l.flags, Target: l.req.Target, Root: root})
@@ -233,7 +247,18 @@ func (l *link) gather(stage *cache.Stage) ([]string, error) {
 		}
 		names = append(names, objectName(first))
 	}
-	return names, nil
+	if l.assembly == nil {
+		return names, nil
+	}
+	host, err := os.ReadFile(stage.File(names[0])) // of a host pass, or of a unit that was compiled in one pass
+	if err != nil {
+		return nil, err
+	}
+	object, err := l.assembly.object(l.req.Target, host)
+	if err != nil {
+		return nil, &AssemblyError{Module: l.mod.Name, Target: l.req.Target, Root: l.mod.Assembly.Root, Dir: l.assembly.dir, Err: err}
+	}
+	return append(names, assemblyFile), os.WriteFile(stage.File(assemblyFile), object, 0o600)
 }
 
 // embed wraps the device code of a unit in an object for the linker, in the file `to`. host is the path of the host object.

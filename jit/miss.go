@@ -54,7 +54,14 @@ func lineMiss(label string) Miss {
 		return Miss{CauseSource, path, "source changed"}
 	case "object":
 		return Miss{CauseObject, path, "object changed"}
-	case "argv", "checkout", "spec", "operators", "signature":
+	case "table":
+		return Miss{CauseHeader, path, "loader table changed"}
+	case "code":
+		if name, one := strings.CutPrefix(label, codeObjectLabel); one {
+			return Miss{CauseObject, name, "code object changed"}
+		}
+		return Miss{Cause: CauseObject, Text: "code objects changed"}
+	case "argv", "checkout", "spec", "operators", "signature", assemblyLabel:
 		return Miss{Cause: CauseFlags, Text: labelText(label) + " changed"}
 	case "toolchain": // "toolchain", "toolchain folders"
 		return Miss{Cause: CauseToolchain, Text: label + " changed"}

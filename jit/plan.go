@@ -37,31 +37,42 @@ func (s *session) plan(ctx context.Context, r Request) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.planWith(ctx, r, mod, tc, include)
+	objects, err := s.assembly(mod, tc, r.Target)
+	if err != nil {
+		return nil, err
+	}
+	return s.planWith(ctx, r, mod, tc, planInputs{include, objects})
 }
 
-// planWith resolves a request with a given toolchain and folders outside of the source tree.
-func (s *session) planWith(ctx context.Context, r Request, mod *opconfig.Module, tc *toolchain.Toolchain,
-	outside outsideFolders) (*plan, error) {
+// planInputs are what a plan takes from outside of the source tree, besides the toolchain.
+type planInputs struct {
+	outside  outsideFolders
+	assembly *assemblyInputs
+}
+
+// planWith resolves a request with given inputs from outside of the source tree.
+func (s *session) planWith(ctx context.Context, r Request, mod *opconfig.Module, tc *toolchain.Toolchain, in planInputs) (*plan, error) {
 	resolved, err := mod.ResolvePart(r.Target, tc.Version, r.Part)
 	if err != nil {
 		return nil, err
 	}
 	tree := s.m.tree(mod.Name)
-	include := includeFolders(resolved.Include, outside, tree)
+	include := includeFolders(resolved.Include, in.outside, tree)
 	record := sync.OnceValue(func() buildRecord { return s.m.loadBuildRecord(r) })
 	common := action{
 		m: s.m, view: s.view(tree, tc), tc: tc, req: r, timeout: s.m.timeout(mod),
 		held: &heldObjects{store: s.m.opts.Cache},
 	}
-	p := &plan{link: &link{action: common, mod: mod, ops: resolved.Ops, flags: resolved.LinkFlags, outside: outside}}
+	p := &plan{link: &link{action: common, mod: mod, ops: resolved.Ops, flags: resolved.LinkFlags, outside: in.outside,
+		assembly: in.assembly}}
 	p.link.ticket = ticket{linkRank, func() {}}
 	folders := remoteFolders(mod)
 	p.link.recorded = func() cache.Lines { return record().Link }
 	for i, source := range resolved.Units {
 		p.link.sources = append(p.link.sources, source.Source)
 		for _, pass := range tc.Passes(source.Flags) {
-			u := &unit{action: common, include: include, folders: folders, source: source, pass: pass}
+			u := &unit{action: common, include: include, folders: folders, source: source, pass: pass, assembly: in.assembly,
+				tables: takesAssembly(mod, r.Target) && len(mod.Assembly.Tables) > 0}
 			u.ticket.rank = rank(i, len(resolved.Units), pass)
 			u.recorded = func() cache.Lines { return record().Units[u.name()] }
 			u.refs = func() []cache.Ref { return record().Refs }

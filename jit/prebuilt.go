@@ -17,8 +17,8 @@ import (
 // Without a compiler a build uses a prebuilt artifact: that of the last build of the module
 // for the target, in the cache or in a read-only cache. The build record names the toolchain
 // of that build, and the include folders outside of the source tree. The lookup trusts this
-// toolchain, these folders, and the files outside of the source tree that were read. It checks
-// everything else: the epoch, the target, the flags and sources of the configuration, all files
+// toolchain, these folders, the files outside of the source tree that were read, and the assembly
+// code objects. It checks everything else: the epoch, the target, the flags and sources of the configuration, all files
 // of the source tree that the compiler read, and all absent names. With a compiler a lookup
 // trusts nothing.
 
@@ -129,7 +129,7 @@ func (s *session) planPrebuilt(ctx context.Context, r Request, last buildRecord)
 	if err != nil {
 		return nil, err
 	}
-	p, err := s.planWith(ctx, r, mod, last.Toolchain.toolchain(r.Target), last.Outside)
+	p, err := s.planWith(ctx, r, mod, last.Toolchain.toolchain(r.Target), planInputs{outside: last.Outside})
 	if err != nil {
 		return nil, err
 	}

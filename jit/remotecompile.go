@@ -20,10 +20,10 @@ import (
 
 var errNoFarm = errors.New("no build farm can run this")
 
-// compileOnFarm is compileOnce on the executor. It fails if there is none, if the executor gives no usable object, and for an object
-// that depends on the folder of the tree.
+// compileOnFarm is compileOnce on the executor. It fails if there is none, if the executor gives no usable object, for an object
+// that depends on the folder of the tree, and for a unit with loader tables, whose headers workers do not get.
 func (u *unit) compileOnFarm(ctx context.Context) (res UnitResult, changed string, err error) {
-	if u.m.remote == nil || u.tc.NamesRoot(u.source.Flags) {
+	if u.m.remote == nil || u.tables || u.tc.NamesRoot(u.source.Flags) {
 		return res, "", errNoFarm
 	}
 	err = u.remotely(ctx, u.event(Event{}), len(u.treeLists()) > 0, func(declared, fresh bool) (err error) {

@@ -37,6 +37,10 @@ type unit struct {
 	source  opconfig.Unit
 	pass    toolchain.Pass
 
+	assembly  *assemblyInputs
+	tables    bool   // the module has loader tables of assembly code objects
+	tablesDir string // the folder on disk with their headers; "" until [unit.prepare]
+
 	snapshots *deps.Snapshots   // of files before the compiler starts
 	lookedUp  func(missed bool) // is called after the first lookup; nil: the plan runs no action
 }
@@ -44,10 +48,11 @@ type unit struct {
 var _ runner[UnitResult] = (*unit)(nil)
 
 // Placeholders in the argv of a key. They replace paths that do not affect the result: the
-// source tree, the tree of the built-in headers, and the outputs.
+// source tree, the tree of the built-in headers, the folder of the headers of loader tables, and the outputs.
 const (
 	rootMark   = "ROOT"
 	headerMark = "HEADERS"
+	tablesMark = "TABLES"
 	objectMark = "OBJECT"
 	depMark    = "DEPFILE"
 )
@@ -69,6 +74,11 @@ func (u *unit) identify() error {
 	argv := u.argv(u.marks(), objectMark, depMark)
 	u.lines.Add("argv", strings.Join(argv[1:], "\x00"))
 	u.lines.Add("source "+u.source.Source, digest)
+	if u.trustToolchain {
+		trusted(&u.lines, u.recorded(), tableLabel)
+	} else {
+		u.assembly.addHeaders(&u.lines)
+	}
 	if u.tc.NamesRoot(u.source.Flags) {
 		on, err := deps.FoldersOf(context.Background(), u.view.Tree)
 		if err != nil {
@@ -103,15 +113,38 @@ func (u *unit) argv(on deps.Folders, object, dep string) []string {
 }
 
 func (u *unit) toolchainUnit(on deps.Folders, object, dep string) toolchain.Unit {
-	include := make([]string, len(u.include))
-	for i, dir := range u.include {
-		include[i] = on.Include(dir)
+	var include []string
+	tables := ""
+	if u.tables {
+		if tables = u.tablesDir; on.Root == rootMark {
+			tables = tablesMark
+		}
+		include = append(include, tables) // the first, so that no other header shadows these
+	}
+	for _, dir := range u.include {
+		include = append(include, on.Include(dir))
 	}
 	return toolchain.Unit{
 		Source: u.source.Source, Object: object, Depfile: dep,
 		Include: include, Flags: u.source.Flags,
-		Target: u.req.Target, Pass: u.pass, ID: u.id(), Root: on.Root, Headers: on.Headers, HeadersName: on.Name,
+		Target: u.req.Target, Pass: u.pass, ID: u.id(), Root: on.Root, Headers: on.Headers, HeadersName: on.Name, Tables: tables,
 	}
+}
+
+// prepare writes the headers of loader tables to disk, and returns the folders of the source tree.
+func (u *unit) prepare(ctx context.Context) (on deps.Folders, err error) {
+	if u.tablesDir, err = u.assembly.headersDir(ctx); err != nil {
+		return on, err
+	}
+	return deps.FoldersOf(ctx, u.view.Tree)
+}
+
+// inTree makes paths in the source tree relative, and drops the headers of loader tables, which the unit's key covers.
+func (u *unit) inTree(read []string, on deps.Folders) []string {
+	for i := range read {
+		read[i] = on.InTree(read[i])
+	}
+	return slices.DeleteFunc(read, func(p string) bool { return u.tablesDir != "" && strings.HasPrefix(p, u.tablesDir+"/") })
 }
 
 // search returns the folders in which compiler and assembler look up the names in the unit.

@@ -57,14 +57,14 @@ func Embed(host []byte, o Object) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := relocatable{machine: f.Machine, osabi: f.OSABI}
+	w := relocatable{machine: f.Machine, osabi: f.OSABI, section: bundleSection}
 	if name != "" {
 		w.symbol, w.data = name, Bundle(o)
 	}
 	return w.bytes(), nil
 }
 
-// fatbinSymbol returns the undefined symbol by which an object refers to its device code, "" if it has none.
+// fatbinSymbol returns the undefined symbol by which an object refers to its device code, "" for an object without kernels.
 func fatbinSymbol(f *elf.File) (string, error) {
 	symbols, err := f.Symbols()
 	if err != nil {
@@ -82,6 +82,9 @@ func fatbinSymbol(f *elf.File) (string, error) {
 			name = s.Name
 		}
 	}
+	if registers && name == "" && f.Section(bundleSection) == nil {
+		return "", nil // it registers code that it finds itself, as AIter's loader of assembly code objects
+	}
 	if registers != (name != "") {
 		return "", &FormatError{"host object",
 			fmt.Sprintf("its registration (%s: %t) and its symbol of device code (%q) do not match; was it compiled with --cuda-host-only?",
@@ -95,6 +98,7 @@ func fatbinSymbol(f *elf.File) (string, error) {
 type relocatable struct {
 	machine elf.Machine
 	osabi   elf.OSABI
+	section string
 	symbol  string
 	data    []byte
 }
@@ -113,7 +117,7 @@ func (w relocatable) bytes() []byte {
 			Name: 1, Info: elf.ST_INFO(elf.STB_GLOBAL, elf.STT_OBJECT), Other: uint8(elf.STV_HIDDEN), Shndx: 1, Size: uint64(len(w.data)),
 		})
 	}
-	names, at := sectionNames(bundleSection, ".note.GNU-stack", ".symtab", ".strtab", ".shstrtab")
+	names, at := sectionNames(w.section, ".note.GNU-stack", ".symtab", ".strtab", ".shstrtab")
 	b := image{}
 	b.section(elf.Section64{})
 	b.put(w.data, elf.Section64{Name: at[0], Type: uint32(elf.SHT_PROGBITS), Flags: uint64(elf.SHF_ALLOC), Addralign: pageSize})

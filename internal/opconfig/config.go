@@ -51,8 +51,9 @@ type Module struct {
 	Ops       []Op
 	Timeout   time.Duration // for one compilation; 0 is the default
 	// Outside maps the include folders outside of the source tree, as configured, to folders on disk.
-	Outside map[string]OutsideFolder
-	Pos     Position
+	Outside  map[string]OutsideFolder
+	Assembly *Assembly // nil: none
+	Pos      Position
 
 	listed map[string][]int // positions of the sources that list an operator, by its name
 }

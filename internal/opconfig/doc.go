@@ -30,6 +30,12 @@
 //	[module.module_conv.flags.arch]     # after the vendor's flags; specific patterns last
 //	"gfx9*" = ["-DWAVE=64"]
 //
+//	[module.module_conv.assembly]       # code objects that the library contains, for targets of AMD (aiter/assembly.h)
+//	root   = "${AITER_CHECKOUT}/hsa"    # absolute; has a folder for each architecture
+//	tables = ["gemm"]                   # folders gfx942/gemm: CSV files name code objects, and become the header asm_gemm_configs.hpp
+//	files  = ["more/*.co"]              # globs of further code objects in the folder gfx942
+//	absent = ["gfx942/gemm/x.co"]       # globs of code objects that a table names and the folder does not have
+//
 //	[[module.module_conv.source]]       # compiled in this order; put slow ones first
 //	path  = "csrc/kernels/*.hip"        # a file or a glob, relative to the root
 //	flags = ["-DX=${AITER_X:-1}"]       # a list or a table of these keys

@@ -117,6 +117,7 @@ func mistakes() map[string]mistake {
 	all := rangeMistakes()
 	maps.Copy(all, defaultsMistakes())
 	maps.Copy(all, conditionMistakes())
+	maps.Copy(all, assemblyMistakes())
 	maps.Copy(all, otherMistakes())
 	return all
 }

@@ -47,6 +47,7 @@ func (d *decoder) module(name string, n *node) {
 	fields := d.shared(m, where)
 	fields["doc"] = func(n *node) { m.Doc = d.text(n, "doc") }
 	fields["defaults"] = func(n *node) { d.bool(n, "defaults") }
+	fields["assembly"] = d.assembly(m, where+".assembly")
 	fields["source"] = func(n *node) { d.tables(n, where+".source", d.source(m, where+".source")) }
 	fields["op"] = func(n *node) { d.tables(n, where+".op", d.op(m, where+".op")) }
 	d.table(n, where, fields)

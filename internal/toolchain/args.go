@@ -23,6 +23,7 @@ type Unit struct {
 	// Headers is a folder outside of Root whose absolute path is among Include; "" if there is none. The object
 	// names it HeadersName.
 	Headers, HeadersName string
+	Tables               string // a folder of generated headers, absolute and among Include; "" if there is none
 }
 
 // prefixMap returns the options that make the object independent of the folders of the sources.
@@ -30,6 +31,9 @@ func (u Unit) prefixMap() []string {
 	maps := []string{"-ffile-prefix-map=" + u.Root + "=."}
 	if u.Headers != "" {
 		maps = append(maps, "-ffile-prefix-map="+u.Headers+"="+u.HeadersName)
+	}
+	if u.Tables != "" {
+		maps = append(maps, "-ffile-prefix-map="+u.Tables+"=tables")
 	}
 	return maps
 }

@@ -6,7 +6,8 @@
 //
 // exports a C++ function with AIter's argument types: aiter_tensor_t from DLPack, numbers with a check of their range. The
 // function runs on the call's stream and device. AITER_CHECK and HIP_CALL, which end the process in AIter, throw, and the call
-// returns the error. HipDeviceGuard of AIter's headers keeps its HIP_CALL, so the device is selected here first.
+// returns the error. So do those in aiter_hip_common.h (aiter/assembly.h), except in the destructor of its HipDeviceGuard, which
+// selects the device that was selected here.
 #pragma once
 
 #include <hip/hip_runtime.h>
@@ -38,7 +39,11 @@
 #undef load
 #undef store
 
+#define AITER_EMBEDDED_HSA_HEADER <aiter/assembly.h>
 #include "aiter_hip_common.h"  // of the checkout, as the next two
+#undef cerr
+#undef abort
+#undef getenv
 
 #undef AITER_CHECK
 #undef HIP_CALL
@@ -360,6 +365,7 @@ template <auto fn, auto specs, class R, class... A> struct Adapted<fn, specs, R 
       const auto texts = std::apply([](auto&... v) { return std::array<std::string, sizeof...(A)>{given(v)...}; }, values);
       return value_error("%s", explained(e, specs(), texts.data(), texts.size()).c_str());
     } catch (const std::exception& e) {
+      failure().str("");
       return runtime_error("%s", e.what());
     }
     return Status();
