@@ -50,7 +50,7 @@ test-race: ## run all tests of Go code under the race detector; needs the tools 
 test-aiter: ## build operators of an AIter checkout and call them on the AMD GPUs: make test-aiter CHECKOUT=DIR
 	@test -d "$(CHECKOUT)" || { echo "CHECKOUT is not a folder: name a checkout of github.com/ROCm/aiter"; exit 1; }
 	AITER_CHECKOUT="$(abspath $(CHECKOUT))" AITER_REQUIRE_TOOLS=hipcc go test -count=1 ./internal/upstream
-	AITER_CHECKOUT="$(abspath $(CHECKOUT))" AITER_REQUIRE_TOOLS=hipcc go test -count=1 -timeout 40m -v -run '^TestUpstream(Types)?$$' ./op_tests
+	AITER_CHECKOUT="$(abspath $(CHECKOUT))" AITER_REQUIRE_TOOLS=hipcc go test -count=1 -timeout 40m -v -run '^TestUpstream(Types|Assembly)?$$' ./op_tests
 
 test-kernels: ## run the long tests of compiled code, which test-race skips or samples
 	AITER_REQUIRE_TOOLS="$(REQUIRE)" go test -timeout 30m -run '^($(subst $(space),|,$(KERNEL_TESTS)))$$' ./op_tests ./registry
