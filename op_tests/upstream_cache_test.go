@@ -4,8 +4,6 @@ package optests_test
 
 import (
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"slices"
 
 	targets "github.com/aiter-go/aiter/jit/target"
@@ -70,78 +68,12 @@ func cacheModule(to targets.Target) upstreamModule {
 				fmt.Sprintf("argument 'k_pe': expected rows of %d elements at most", most)})
 		}
 	}
-	m.ops = []optests.Operator{paged, flash, latent, indexerKeys(to)}
+	m.ops = []optests.Operator{paged, flash, latent, indexerKeys(to), indexerQueries(to), gatheredKeys(to)}
+	more := []func(*upstreamModule, targets.Target){quantizedTokens, segmentedRows, rotatedRows, rotatedSegments}
+	for _, add := range more {
+		add(&m, to)
+	}
 	return m
-}
-
-// indexerKeys declares the write of an indexer's keys. The cache consists of bytes: the code of an 8-bit float may be off by one.
-func indexerKeys(to targets.Target) optests.Operator {
-	op := optests.Operator{Name: "aiter_indexer_k_quant_and_cache", Reference: indexerReference(registry.Float8E4M3(to))}
-	op.Tolerance = func(string, tensor.DType) optests.Tolerance { return optests.Tolerance{Abs: 1} }
-	for n, dt := range upstreamFloats() {
-		for i, c := range []struct {
-			size, tokens, more int64
-			format             string
-			tiles              bool
-		}{{128, 4, 4, "", false}, {256, 3, 12, "ue8m0", false}, {256, 16, 8, "", true}, {128, 32, 4, "ue8m0", true}} {
-			cache := optests.TensorArg{DType: tensor.UInt8, Shape: []int64{2, c.tokens, c.size + c.more}}
-			cache.Fill = func(r *rand.Rand, values []float64) {
-				if normals(elements(cache.Shape))(r, values); len(values) > 0 {
-					for i := range values {
-						values[i] = float64(r.IntN(256))
-					}
-				}
-			}
-			k := optests.TensorArg{DType: dt, Shape: []int64{4, c.size}, Fill: normals(4 * c.size)}
-			op.Cases = append(op.Cases, optests.Call{Seed: uint64(i + 4*n), Args: map[string]any{"k": k, "kv_cache": cache,
-				"slot_mapping":     numbers(tensor.Int64, float64(2*c.tokens-1), -1, 1, float64(c.tokens)),
-				"quant_block_size": 128, "scale_fmt": c.format, "preshuffle": c.tiles}})
-		}
-	}
-	return op
-}
-
-// indexerReference computes the bytes of the cache: in a block the elements of all tokens, then their scales.
-func indexerReference(float8 tensor.DType) func(optests.Inputs) map[string][]float64 {
-	return func(in optests.Inputs) map[string][]float64 {
-		cache, s, size := slices.Clone(in.Values["kv_cache"]), in.Shape("kv_cache"), int(in.Shape("k")[1])
-		tokens, bytes := int(s[1]), int(s[2])
-		put := func(at int, dt tensor.DType, v float64) {
-			x, err := tensor.FromFloat64s(dt, []float64{v}, 1)
-			if err != nil {
-				panic(err)
-			}
-			list, err := x.Bytes()
-			if err != nil {
-				panic(err)
-			}
-			for i, b := range list {
-				cache[at+i] = float64(b)
-			}
-		}
-		for t, slot := range in.Values["slot_mapping"] {
-			for g := 0; g < size && slot >= 0; g += 128 {
-				row, most := in.Values["k"][t*size+g:][:128], largest8Bit[float8]
-				scale := 1e-4
-				for _, v := range row {
-					scale = max(scale, math.Abs(v))
-				}
-				if scale /= most; in.Call.Args["scale_fmt"] == "ue8m0" {
-					scale = math.Exp2(math.Ceil(math.Log2(scale)))
-				}
-				block, offset := int(slot)/tokens*tokens*bytes, int(slot)%tokens
-				put(block+tokens*size+(offset*size+g)/32, tensor.Float32, scale)
-				for i, v := range row {
-					at := offset*size + g + i
-					if in.Call.Args["preshuffle"] == true {
-						at = offset/16*16*size + (g+i)/16*256 + offset%16*16 + i%16
-					}
-					put(block+at, float8, max(-most, min(v/scale, most)))
-				}
-			}
-		}
-		return map[string][]float64{"kv_cache": cache}
-	}
 }
 
 // merged joins two lists of arguments.
