@@ -39,7 +39,8 @@ func quantizedTokens(m *upstreamModule, to targets.Target) {
 					"value_cache":  whole(cache, s.blocks, s.heads, s.size, s.tokens)}
 				scales := of(tensor.Float32, s.heads, s.blocks*s.tokens+s.more)
 				if s.asm {
-					args["value_cache"], scales = whole(cache, s.blocks, s.heads, s.tokens/s.x, s.size, s.x), of(tensor.Float32, s.blocks, s.heads, s.tokens)
+					scales = of(tensor.Float32, s.blocks, s.heads, s.tokens)
+					args["value_cache"] = whole(cache, s.blocks, s.heads, s.tokens/s.x, s.size, s.x)
 				}
 				args["k_dequant_scales"], args["v_dequant_scales"] = scales, scales
 				op.Cases = append(op.Cases, optests.Call{Seed: uint64(j + 4*i + 8*n), Args: args})
