@@ -84,3 +84,21 @@ func TestAIter(t *testing.T) {
 		t.Errorf("import --module module_torch: error %v", err)
 	}
 }
+
+// TestDescribeUpstream: describe says what AIter's Python does besides an operator of a checkout.
+func TestDescribeUpstream(t *testing.T) {
+	for op, want := range map[string]string{
+		"aiter_rotary_embedding_fwd": "\nEntry point of AIter; its Python also converts cos_cache and sin_cache to the device and the " +
+			"element type of query (RotaryEmbedding.forward_old).\n",
+		"aiter_topk_gating": "\nEntry point of AIter; its Python does nothing else.\n",
+	} {
+		env := map[string]string{"AITER_CHECKOUT": filepath.Join(testenv.Root(t), "op_tests/testdata/upstream"), "HOME": t.TempDir()}
+		out, problems := tempFile(t), tempFile(t)
+		root := newRoot(&app{program: Program{Name: aiterctl}, out: out, err: term.New(problems, problems),
+			getenv: func(name string) string { return env[name] }})
+		root.SetArgs([]string{"describe", op})
+		if err := root.ExecuteContext(t.Context()); err != nil || !strings.Contains(contents(t, out), want) {
+			t.Errorf("describe %s: error %v, output\n%s\nwant\n%s", op, err, contents(t, out), want)
+		}
+	}
+}

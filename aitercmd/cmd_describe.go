@@ -70,6 +70,7 @@ type opDescription struct {
 	Module  string           `json:"module"`
 	Doc     string           `json:"doc"`
 	Schema  string           `json:"schema"`
+	Python  string           `json:"python"` // what AIter's Python does besides, "nothing", or "" for an operator of another origin
 	Args    []argDescription `json:"args"`
 	Targets []string         `json:"targets"`
 	Axes    []axisItem       `json:"axes"` // the axes that select its code
@@ -112,7 +113,7 @@ type argDescription struct {
 
 func (a *app) describeOp(m *opconfig.Module, op *opconfig.Op) error {
 	d := opDescription{
-		Kind: "op", Name: op.Name, Module: m.Name, Doc: op.Doc, Schema: op.Schema.String(),
+		Kind: "op", Name: op.Name, Module: m.Name, Doc: op.Doc, Schema: op.Schema.String(), Python: op.Python,
 		Args: []argDescription{}, Targets: supportedTargets(m), Axes: []axisItem{}, Params: []paramItem{}, Defined: op.Pos.String(),
 	}
 	for i, axis := range newAxisItems(m) {
@@ -134,6 +135,13 @@ func (a *app) describeOp(m *opconfig.Module, op *opconfig.Op) error {
 	}
 	fmt.Fprintf(a.out, "%s: %s\nmodule %s, for %s, defined at %s\n\n%s\n\n",
 		d.Name, d.Doc, d.Module, strings.Join(d.Targets, ", "), d.Defined, d.Schema)
+	if d.Python != "" {
+		text := d.pythonText()
+		if a.width > 0 {
+			text = strings.Join(fill(text, a.width), "\n")
+		}
+		fmt.Fprintf(a.out, "%s\n\n", text)
+	}
 	for _, x := range d.Axes {
 		fmt.Fprintf(a.out, "axis %-6s %s\n", x.Name, x)
 	}
@@ -144,6 +152,14 @@ func (a *app) describeOp(m *opconfig.Module, op *opconfig.Op) error {
 		fmt.Fprintln(a.out)
 	}
 	return a.table(wrapLast(argRows(d.Args), a.width))
+}
+
+// pythonText says what a caller of AIter's Python has besides the operator.
+func (d opDescription) pythonText() string {
+	if d.Python == "nothing" {
+		return "Entry point of AIter; its Python does nothing else."
+	}
+	return "Entry point of AIter; its Python also " + d.Python + "."
 }
 
 // wrapLast breaks the cells of the last column into several rows, so that a line has at most width characters. It changes

@@ -78,7 +78,10 @@ type Op struct {
 	Split [][]string
 	// Tune lists the launch parameters.
 	Tune []LaunchParam
-	Pos  Position
+	// Python is what AIter's Python does besides the call of the function that the operator adapts: "allocates out". It is
+	// "nothing" if it only calls the function, and "" for an operator of another origin.
+	Python string
+	Pos    Position
 }
 
 // Source is one [[source]] of a module.

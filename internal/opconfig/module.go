@@ -117,6 +117,7 @@ func (d *decoder) op(m *Module, where string) func(*node) {
 		d.table(n, where, map[string]func(*node){
 			"name":   func(n *node) { op.Name = d.opName(n) },
 			"doc":    func(n *node) { op.Doc = d.text(n, "doc") },
+			"python": func(n *node) { op.Python = d.text(n, "python") },
 			"schema": func(n *node) { op.Schema = d.schema(n) },
 			// Read below, when the arguments are known.
 			"tolerance": func(*node) {},

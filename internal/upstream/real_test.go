@@ -57,29 +57,34 @@ func TestDocsTable(t *testing.T) {
 	for _, s := range c.Status(declared(t, c.Dir)) {
 		fmt.Fprintf(&b, "| `%s` | %d | %s |\n", s.Name, len(s.Operators), s.Words())
 	}
+	docsTable(t, "| module | operators | state |", b.String(), "AITER_CHECKOUT="+c.Dir+" ", "TestDocsTable")
+}
+
+// docsTable compares the table of docs/aiter.md that begins with a line, or writes it. env are the variables that the test needs.
+func docsTable(t *testing.T, first, table, env, test string) {
+	t.Helper()
 	name := filepath.Join(testenv.Root(t), "docs/aiter.md")
 	page, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	start := bytes.Index(page, []byte("| module | operators | state |"))
+	start := bytes.Index(page, []byte(first))
 	if start < 0 {
-		t.Fatal("docs/aiter.md has no table of modules")
+		t.Fatalf("docs/aiter.md has no table %s", first)
 	}
 	length := bytes.Index(append(page[start:], "\n\n"...), []byte("\n\n")) + 1
 	if *write {
-		page = append(append(page[:start:start], b.String()...), page[min(start+length, len(page)):]...)
+		page = append(append(page[:start:start], table...), page[min(start+length, len(page)):]...)
 		if err := os.WriteFile(name, page, 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	got, want := strings.Split(string(page[start:min(start+length, len(page))]), "\n"), strings.Split(b.String(), "\n")
+	got, want := strings.Split(string(page[start:min(start+length, len(page))]), "\n"), strings.Split(table, "\n")
 	for i := range max(len(got), len(want)) {
 		if i >= len(got) || i >= len(want) || got[i] != want[i] {
-			t.Fatalf("docs/aiter.md, line %d of the table: got %q, want %q; write it with\n"+
-				"  AITER_CHECKOUT=%s go test ./internal/upstream -run TestDocsTable -args -write",
-				i+1, at(got, i), at(want, i), c.Dir)
+			t.Fatalf("docs/aiter.md, line %d of the table: got %q, want %q; write it with\n  %sgo test ./internal/upstream -run %s -args -write",
+				i+1, at(got, i), at(want, i), env, test)
 		}
 	}
 }
