@@ -83,7 +83,7 @@ constexpr int kChannelFirstThreadBits = 8;  // log2 of kChannelFirstThreads
 // TeamPlanner divides the chunks of a channel into one strip for each team.
 struct TeamPlanner {
   int64_t dim, chunks, parts, lanes;  // parts: chunks of a row; lanes: of a team
-  bool four_bytes;                    // an element
+  bool four_bytes, masked;            // an element; with sequence numbers
   int64_t full_threads;               // of the GPU
 
   int64_t strip(int64_t teams) const { return (chunks + teams - 1) / teams; }
@@ -91,12 +91,13 @@ struct TeamPlanner {
 
   // cost is in sequential chunks, fitted to an H200: the strips that a multiprocessor computes in turn, each with its start and
   // end, and one more while the last strips end. With 2-byte elements arithmetic is the bound: a start costs more, and more yet
-  // within a row; a GPU that is not full is as fast, and all strips end at once, hence 1.6. With 4-byte elements
-  // memory is the bound.
+  // within a row; a GPU that is not full is as fast, and all strips end at once, hence 1.6, or 1.76 with the
+  // instructions for masks. With 4-byte elements memory is the bound.
   double cost(int64_t teams) const {
     if (four_bytes) return (rounds(teams) + 0.6) * double(strip(teams) + 1);
     const double each = double(strip(teams)) + (strip(teams) % parts ? 4 : 2.5);
-    return rounds(teams) > 1 ? (rounds(teams) + 1) * each : 1.6 * (rounds(teams) > 0.36 ? rounds(teams) : 0.36) * each;
+    if (rounds(teams) > 1) return (rounds(teams) + 1) * each;
+    return (masked && rounds(teams) < 0.75 ? 1.76 : 1.6) * (rounds(teams) > 0.36 ? rounds(teams) : 0.36) * each;
   }
 
   // in_flight returns the chunks that a team has in flight. If all teams run at once there are fewer: loads that wait for one team
@@ -132,7 +133,7 @@ template <class T> BwdParams plan_channel_first(const Backward& p, const Topolog
   const int lanes = 1 << a.lane_bits;
   const int64_t parts = pieces ? (pieces + lanes - 1) / lanes : 1, chunks = p.seqlen ? p.batch * parts : 0;
   a.row_split = make_fastdiv(parts), a.total = uint32_t(chunks);
-  TeamPlanner planner = {p.dim, chunks, parts, lanes, sizeof(T) == 4, gpu.full_threads()};
+  TeamPlanner planner = {p.dim, chunks, parts, lanes, sizeof(T) == 4, p.seq.data != nullptr, gpu.full_threads()};
   const int64_t most = a.whole_vectors && !p.seq.data ? kChannelFirstThreads : kChannelFirstThreads / 2;
   int64_t teams = planner.best(most);
   // Three blocks of a multiprocessor do not hold the threads of a plan for four that just fill the GPU.

@@ -140,10 +140,13 @@ AITER_DEVICE void add_padding(const Filter& filter, const Mask& mask, float* y) 
 // count as zeros.
 template <bool kMasked, int N, class Filter, class Mask>
 AITER_DEVICE void compute_vector(const Filter& filter, const float* x, const Mask& mask, bool all, bool pads, bool silu, float* y) {
-  if (!kMasked || all) row_sum<false, N>(filter, x, mask, y);
-  else row_sum<true, N>(filter, x, mask, y);
-  if constexpr (kMasked)
-    if (!all && pads) add_padding<N>(filter, mask, y);
+  if (!kMasked || all) {
+    row_sum<false, N>(filter, x, mask, y);
+  } else {
+    row_sum<true, N>(filter, x, mask, y);
+    if constexpr (kMasked)
+      if (pads) add_padding<N>(filter, mask, y);
+  }
   if (silu) {
     AITER_UNROLL
     for (int i = 0; i < N; i++) y[i] *= sigmoid(y[i]);

@@ -24,10 +24,12 @@ __global__ void __launch_bounds__(kThreads, (kMultirowBlocks<W>))
     if (i < a.total) run_multirow<T, W>(a, source, i);
 }
 
-template <class T, int W> Status launch(const Forward& p, const OpStream& stream, const MaskSource& source) {
+template <class T, int W> Status launch(const Forward& p, int device, const OpStream& stream, const MaskSource& source) {
   ConvParams a = conv_params(p, p.out);
   if (!fwd::positions_adjacent(p)) return fwd::launch_channel_last<T, W>(a, p, stream, source);
-  const WorkExtent e = multirow_extent<T>(&a, p.batch);
+  Topology gpu;
+  AITER_TRY(device_topology(device, &gpu));
+  const WorkExtent e = multirow_extent<T, W>(&a, p.batch, gpu);
   return launch_in_parts(stream, a, e, causal_conv1d_multirow_kernel<T, W>, source);
 }
 
@@ -36,7 +38,9 @@ static Status launch(const TensorView& x, const Forward& p, const OpStream& stre
 #if AITER_CUDA
     if (Attempt made = fwd::try_launch_masked<decltype(zero)>(x, p, source, stream)) return *made;
 #endif
-    return dispatch_width(p.width, [&](auto taps) { return launch<decltype(zero), decltype(taps)::value>(p, stream, source); });
+    return dispatch_width(p.width, [&](auto taps) {
+      return launch<decltype(zero), decltype(taps)::value>(p, x.device().id, stream, source);
+    });
   });
 }
 

@@ -7,6 +7,7 @@
 // Reduction: over the width, in one thread's fp32 registers, the newest value first.
 #pragma once
 
+#include "../common/topology_gpu.h"
 #include "channel_first.h"
 
 namespace aiter::conv1d {
@@ -77,10 +78,20 @@ AITER_DEVICE void run_multirow(const KernelParam<ConvParams>& all, const KernelP
   for (int r = 0; r < a.strip && tile.d < a.dim; r++, tile.d += N) source.template write_final_states<T, W>(tile.b, tile.d);
 }
 
+// multirow_strip returns the rows of a thread, if kRowsPerThread rows take `threads` threads: half as many where the GPU ends sooner.
+// Each time that threads fill it, it computes their rows, and masks and first loads, which take about as long as two rows. With 4-byte
+// elements memory is the bound, and half as many rows are slower.
+template <class T, int W> int64_t multirow_strip(int64_t threads, const Topology& gpu) {
+  const int64_t resident = gpu.multiprocessors * (AITER_HIP ? 1024 : kMultirowBlocks<W> * kThreads);
+  const auto cost = [&](int64_t rows) { return (threads * kRowsPerThread / rows + resident - 1) / resident * (rows + 2); };
+  return sizeof(T) == 2 && cost(kRowsPerThread / 2) < cost(kRowsPerThread) ? kRowsPerThread / 2 : kRowsPerThread;
+}
+
 // multirow_extent counts threads of a vector of up to kRowsPerThread rows each.
-template <class T> WorkExtent multirow_extent(ConvParams* a, int64_t batch) {
+template <class T, int W> WorkExtent multirow_extent(ConvParams* a, int64_t batch, const Topology& gpu) {
   WorkExtent e = row_extent<T>(*a, batch, kRowsPerThread);
   constexpr int64_t N = kVecElems<T>;
+  if (e.each == kRowsPerThread) e.each = multirow_strip<T, W>(batch * e.tiles * (a->dim + e.each - 1) / e.each, gpu);
   a->strip = int32_t(tuned_among("strip", e.each, 1, 2, 4, 8, kRowsPerThread)), e.each = 1;
   e.groups = (a->dim + N * a->strip - 1) / (N * a->strip) * N;
   return e;
