@@ -9,9 +9,9 @@
 namespace aiter::conv1d::bwd {
 
 // A row of masks has vectors before its first and behind its last position, so that kernels may read there.
-constexpr int kMaskBefore = 1, kMaskBehind = 6;
+constexpr int kMaskBefore = 1, kMaskAfter = 6;
 AITER_SHARED constexpr int64_t mask_pitch(int64_t seqlen, int positions) {
-  return (seqlen + positions - 1) / positions + kMaskBefore + kMaskBehind;
+  return (seqlen + positions - 1) / positions + kMaskBefore + kMaskAfter;
 }
 
 // BwdParams is the problem and its division among blocks. Channel-first ("first" below): a team of neighbouring threads

@@ -64,10 +64,10 @@ template <class T, int kTaps> class GroupGradEngine {
   // fetch starts to read the taps of channel d, and set_taps stores them and clears dweight.
   AITER_DEVICE void fetch(int64_t d, Fetched& f) const {
     const Problem& p = a_.p;
-    const wide::TapReader taps(p, d, 0);
+    const TapReader taps(p, d, 0);
     if (taps.dtype == DType::F32) fetch_taps<Bits32>(taps, width(), f);
     else fetch_taps<Bits16>(taps, width(), f);
-    f.bias = wide::read_bias_bits(p, d);
+    f.bias = read_bias_bits(p, d);
   }
   AITER_DEVICE void set_taps(const Fetched& f) {
     AITER_UNROLL
@@ -198,7 +198,7 @@ template <class T, int kTaps> class GroupGradEngine {
   static constexpr uint32_t kPart = Shape::kCopies * Shape::kPitch * 2;  // bytes from one part of the taps to the other
   AITER_DEVICE int width() const { return int(a_.p.width); }
   AITER_DEVICE int parts() const { return a_.split ? 2 : 1; }
-  template <class Bits> static AITER_DEVICE void fetch_taps(const wide::TapReader& taps, int count, Fetched& f) {
+  template <class Bits> static AITER_DEVICE void fetch_taps(const TapReader& taps, int count, Fetched& f) {
     AITER_UNROLL
     for (int k = 0; k < kMost; k++) {
       const int i = int(threadIdx.x) + k * kThreads;

@@ -240,6 +240,30 @@ AITER_DEVICE uint32_t load_bits(const Array2& a, int64_t i) {
   return load_readonly_element(static_cast<const uint16_t*>(a.data) + i);
 }
 
+// TapReader reads taps of a channel's filter by their distance from tap `first`.
+struct TapReader {
+  const char* data;
+  DType dtype;
+  int64_t step;  // elements
+
+  AITER_DEVICE TapReader(const Problem& p, int64_t d, int64_t first)
+      : data(static_cast<const char*>(p.weight.data) + (d * p.weight.first + first * p.weight.last) * dtype_size(p.weight.dtype)),
+        dtype(p.weight.dtype), step(p.weight.last) {}
+  AITER_DEVICE float get(int i) const {
+    const int64_t at = i * step;
+    if (dtype == DType::F32) return bits_to_float(((GlobalPtr<const Bits32>)(data))[at]);
+    return element_to_float(dtype, ((GlobalPtr<const Bits16>)(data))[at]);
+  }
+};
+
+// read_bias_bits reads the bias of channel d as it is in memory, 0 without one. A conversion would wait for the load.
+AITER_DEVICE uint32_t read_bias_bits(const Problem& p, int64_t d) {
+  if (!p.bias.data) return 0;
+  const int64_t at = d * p.bias.first;
+  if (p.bias.dtype == DType::F32) return ((GlobalPtr<const Bits32>)(p.bias.data))[at];
+  return ((GlobalPtr<const Bits16>)(p.bias.data))[at];
+}
+
 // taps_adjacent reports whether the taps of all channels follow each other without gaps, from a multiple of so many bytes on.
 inline bool taps_adjacent(const Problem& p, int64_t bytes = 16) {
   return p.weight.last == 1 && p.weight.first == p.width && is_aligned(p.weight.data, bytes);

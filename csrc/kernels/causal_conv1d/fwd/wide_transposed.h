@@ -132,7 +132,7 @@ template <class T, class RowSet> class TransposedBlock {
     const int count = wide::transposed_taps(blocks()), zeros = count - a_.launch.taps, pitch = wide::transposed_pitch(blocks());
     AITER_ROLLED
     for (int i = lane_ - 32; i - lane_ < count + 16; i += 32) {
-      const wide::TapReader taps(p, first_ + warp_, i - zeros);
+      const TapReader taps(p, first_ + warp_, i - zeros);
       const bool tap = i >= zeros && i < count, first = i >= -wide::kTransposedPad && i < count + 16,
           second = first && i > -wide::kTransposedPad;
       Bits bits[kOwn];

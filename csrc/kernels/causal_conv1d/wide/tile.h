@@ -13,7 +13,7 @@
 #include <aiter/gpu/async_copy.h>
 #include <aiter/gpu/matrix.h>
 
-#include "../common/problem.h"
+#include "../common/filter_gpu.h"
 
 namespace aiter::conv1d::wide {
 
@@ -83,30 +83,6 @@ template <class T> struct NonFinite {
   }
   AITER_DEVICE explicit operator bool() const { return (sums & 0x7fff7fffu) != 0 || sum != 0.0f; }
 };
-
-// TapReader reads taps of a channel's filter by their distance from tap `first`.
-struct TapReader {
-  const char* data;
-  DType dtype;
-  int64_t step;  // elements
-
-  AITER_DEVICE TapReader(const Problem& p, int64_t d, int64_t first)
-      : data(static_cast<const char*>(p.weight.data) + (d * p.weight.first + first * p.weight.last) * dtype_size(p.weight.dtype)),
-        dtype(p.weight.dtype), step(p.weight.last) {}
-  AITER_DEVICE float get(int i) const {
-    const int64_t at = i * step;
-    if (dtype == DType::F32) return bits_to_float(((GlobalPtr<const Bits32>)(data))[at]);
-    return element_to_float(dtype, ((GlobalPtr<const Bits16>)(data))[at]);
-  }
-};
-
-// read_bias_bits reads the bias of channel d as it is in memory, 0 without one. A conversion would wait for the load.
-AITER_DEVICE uint32_t read_bias_bits(const Problem& p, int64_t d) {
-  if (!p.bias.data) return 0;
-  const int64_t at = d * p.bias.first;
-  if (p.bias.dtype == DType::F32) return ((GlobalPtr<const Bits32>)(p.bias.data))[at];
-  return ((GlobalPtr<const Bits16>)(p.bias.data))[at];
-}
 
 // pitch_of returns the distance in bytes of columns that have `bytes` bytes. swizzled reports whether such columns are lines of 128 bytes.
 AITER_SHARED constexpr bool swizzled(int bytes) { return AITER_CUDA && bytes == 128; }
