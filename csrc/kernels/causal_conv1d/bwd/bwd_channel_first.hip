@@ -97,7 +97,7 @@ struct TeamPlanner {
     if (four_bytes) return (rounds(teams) + 0.6) * double(strip(teams) + 1);
     const double each = double(strip(teams)) + (strip(teams) % parts ? 4 : 2.5);
     if (rounds(teams) > 1) return (rounds(teams) + 1) * each;
-    return (masked && rounds(teams) < 0.75 ? 1.76 : 1.6) * (rounds(teams) > 0.36 ? rounds(teams) : 0.36) * each;
+    return (masked && rounds(teams) < 0.6 ? 1.76 : 1.6) * (rounds(teams) > 0.36 ? rounds(teams) : 0.36) * each;
   }
 
   // in_flight returns the chunks that a team has in flight. If all teams run at once there are fewer: loads that wait for one team
