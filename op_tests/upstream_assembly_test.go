@@ -15,7 +15,6 @@ import (
 
 	"github.com/aiter-go/aiter/internal/settings"
 	"github.com/aiter-go/aiter/internal/testenv"
-	optests "github.com/aiter-go/aiter/op_tests"
 	"github.com/aiter-go/aiter/registry"
 	"github.com/aiter-go/aiter/tensor"
 )
@@ -187,7 +186,9 @@ func callAssembly(t *testing.T) {
 	}
 	l := &launches{t: t, dir: os.Getenv(launchesVariable)}
 	if opts.Modules == nil {
-		callAITer(t, reg, l, filepath.Join(checkout, "hsa", to.Arch()))
+		for _, c := range assemblyCalls(to) {
+			c.check(t, reg, l, filepath.Join(checkout, "hsa", to.Arch()))
+		}
 	} else {
 		callScale(t, reg, l, filepath.Join(checkout, "hsa", to.Arch()))
 	}
@@ -235,62 +236,4 @@ func callScale(t *testing.T, reg *registry.Registry, l *launches, folder string)
 		t.Fatal(err)
 	}
 	fails("failed: hipModuleLaunchKernel(", x, 2, "f32")
-}
-
-// assemblyCall is a call of an operator of AIter that launches a code object.
-type assemblyCall struct {
-	op     string
-	args   map[string]any
-	kernel string // with its grid and block
-	object string // relative to the folder of the architecture
-	size   int    // of the kernel's arguments, in bytes
-}
-
-// callAITer calls operators of AIter, and then with wrong arguments.
-func callAITer(t *testing.T, reg *registry.Registry, l *launches, folder string) {
-	dev := tensor.Device{Type: tensor.ROCM}
-	for _, c := range assemblyCalls(filepath.Base(folder)) {
-		op, err := reg.Lookup(c.op)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var args []any
-		for _, a := range op.Schema().Args {
-			value, given := c.args[a.Name]
-			if x, isTensor := value.(optests.TensorArg); isTensor {
-				if value, err = reg.Devices().New(dev, x.DType, x.Shape...); err != nil {
-					t.Fatal(err)
-				}
-			} else if !given && a.Default != nil && !a.Default.IsNone() {
-				value = a.Default.Any()
-			}
-			args = append(args, value)
-		}
-		if err := op.Call(t.Context(), args...); err != nil {
-			t.Errorf("%s: %v", c.op, err)
-			continue
-		}
-		kernel, packed, code := l.next()
-		want, err := os.ReadFile(filepath.Join(folder, c.object))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if kernel != c.kernel || len(packed) != 2*c.size || !bytes.HasPrefix(want, code) || len(code) < 64 {
-			t.Errorf("%s: launch of %q with %d bytes of arguments, want %q with %d; %d bytes of code, of which the file %s has %d", c.op, kernel,
-				len(packed)/2, c.kernel, c.size, len(code), c.object, len(want))
-		}
-	}
-}
-
-// assemblyCalls lists calls for an architecture.
-func assemblyCalls(arch string) []assemblyCall {
-	of := func(dt tensor.DType, shape ...int64) optests.TensorArg {
-		return optests.TensorArg{DType: dt, Shape: shape}
-	}
-	f32, i32 := tensor.Float32, tensor.Int32
-	return []assemblyCall{
-		{"aiter_topk_softmax_asm", map[string]any{"topk_weights": of(f32, 9, 4), "topk_indices": of(i32, 9, 4),
-			"token_expert_indices": of(i32, 9, 4), "gating_output": of(f32, 9, 128), "need_renorm": true},
-			"_ZN5aiter19topksoftmax_4x128x4E 3 1 1 256 1 1", "topksoftmax/topksoftmax_4x128x4.co", 128},
-	}
 }

@@ -26,6 +26,7 @@ EXPORT void __hipRegisterFunction(void* module, const void* host, const char* de
 }
 EXPORT int hipGetDevice(int* d) { *d = current < 0 ? 0 : current; return OK; }
 EXPORT int hipDeviceGetAttribute(int* v, int attribute, int d) { (void)attribute, (void)d; *v = 65536; return OK; }
+EXPORT int hipMemsetAsync(void* d, int v, size_t n, void* stream) { return valid_stream(stream) ? fill(d, v, n) : BAD_HANDLE; }
 EXPORT int hipGetFuncBySymbol(void** f, const void* host) {
   for (int i = registered; i-- > 0;)
     if (kernels[i].host == host) { *f = &kernels[i]; return OK; }

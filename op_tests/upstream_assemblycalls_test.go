@@ -1,0 +1,154 @@
+//go:build linux
+
+package optests_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/aiter-go/aiter/internal/codeobject"
+	targets "github.com/aiter-go/aiter/jit/target"
+	optests "github.com/aiter-go/aiter/op_tests"
+	"github.com/aiter-go/aiter/registry"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// assemblyCall is a call of an operator of AIter that launches a code object. The recording runtime has 104 compute units.
+type assemblyCall struct {
+	op      string
+	args    map[string]any
+	kernel  string  // without namespace
+	grid    string  // of blocks of 256 threads
+	object  string  // relative to the folder of the architecture
+	refused []wrong // in other calls
+}
+
+// wrong is an argument that is refused, and a part of the error.
+type wrong struct {
+	name  string
+	value any
+	words string
+}
+
+// check makes the call, and the refused ones. The launch must have the kernel and the code object, of which the metadata state the
+// size of the arguments.
+func (c assemblyCall) check(t *testing.T, reg *registry.Registry, l *launches, folder string) {
+	op, err := reg.Lookup(c.op)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	if err := op.Call(t.Context(), c.values(t, reg, op, wrong{})...); err != nil {
+		t.Errorf("%s: %v", c.op, err)
+		return
+	}
+	launch, args, code := l.next()
+	kernel, shape, _ := strings.Cut(launch, " ")
+	want, err := os.ReadFile(filepath.Join(folder, c.object))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(kernel, c.kernel) || shape != c.grid+" 256 1 1" || !bytes.HasPrefix(want, code) || len(code) < 64 {
+		t.Errorf("%s: launch of %q with %d bytes of code, want %q with the grid %s and the file %s of %d bytes", c.op, launch, len(code), c.kernel,
+			c.grid, c.object, len(want))
+	}
+	if size, err := argumentsSize(filepath.Base(folder), want, kernel); err != nil || size != len(args)/2 {
+		t.Errorf("%s: a launch with %d bytes of arguments, the kernel has %d (%v)", c.op, len(args)/2, size, err)
+	}
+	for _, r := range c.refused {
+		err := op.Call(t.Context(), c.values(t, reg, op, r)...)
+		if err == nil || !strings.HasPrefix(err.Error(), c.op+": ") || !strings.Contains(err.Error(), r.words) {
+			t.Errorf("%s with another %s: got %v, want %q", c.op, r.name, err, r.words)
+		}
+	}
+}
+
+// values returns the arguments of a call, one of which is replaced.
+func (c assemblyCall) values(t *testing.T, reg *registry.Registry, op *registry.Op, other wrong) (args []any) {
+	t.Helper()
+	for _, a := range op.Schema().Args {
+		value, given := c.args[a.Name]
+		if a.Name == other.name {
+			value, given = other.value, true
+		}
+		if x, isTensor := value.(optests.TensorArg); isTensor {
+			of, err := reg.Devices().New(tensor.Device{Type: tensor.ROCM}, x.DType, x.Shape...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			value = of
+		} else if !given && a.Default != nil && !a.Default.IsNone() {
+			value = a.Default.Any()
+		}
+		args = append(args, value)
+	}
+	return args
+}
+
+// argumentsSize returns the size of a kernel's arguments, from the metadata of a code object.
+func argumentsSize(arch string, code []byte, kernel string) (int, error) {
+	kernels, err := codeobject.Object{Target: arch, ELF: code}.Kernels()
+	if err != nil {
+		return 0, err
+	}
+	for _, k := range kernels {
+		if k.Symbol == kernel {
+			return k.Kernarg, nil
+		}
+	}
+	return 0, fmt.Errorf("no kernel %s among %v", kernel, kernels)
+}
+
+func assemblyTensor(dt tensor.DType, shape ...int64) optests.TensorArg {
+	return optests.TensorArg{DType: dt, Shape: shape}
+}
+
+// assemblyCalls lists calls for a target.
+func assemblyCalls(to targets.Target) []assemblyCall {
+	of, pick := assemblyTensor, func(gfx942, gfx950 string) string {
+		if to.Arch() == "gfx942" {
+			return gfx942
+		}
+		return gfx950
+	}
+	f32, i32, bf16, i8, f8 := tensor.Float32, tensor.Int32, tensor.BFloat16, tensor.Int8, registry.Float8E4M3(to)
+	tile16, tile8 := pick("32x64", "96x64"), pick("64x128", "16x128")
+	list := []assemblyCall{
+		{"aiter_topk_softmax_asm", map[string]any{"topk_weights": of(f32, 9, 4), "topk_indices": of(i32, 9, 4),
+			"token_expert_indices": of(i32, 9, 4), "gating_output": of(f32, 9, 128), "need_renorm": true},
+			"topksoftmax_4x128x4", "3 1 1", "topksoftmax/topksoftmax_4x128x4.co", []wrong{
+				{"gating_output", of(f32, 9, 130), "cannot get heuristic kernel! arch_id:" + to.Arch()},
+				{"topk_indices", of(i32, 9, 5), "expected"}, {"gating_output", of(tensor.Float16, 9, 128), "gating_output"}}},
+		{"aiter_gemm_a16w16_asm", map[string]any{"A": of(bf16, 70, 128), "B": of(bf16, 192, 128), "out": of(f32, 70, 192),
+			"semaphore": of(i32, 1024), "splitK": 0}, "bf16gemm_fp32bf16_tn_" + tile16 + "_splitk_clean", pick("3 3 2", "3 1 2"),
+			"bf16gemm/bf16gemm_fp32bf16_tn_" + tile16 + "_splitk_clean.co", []wrong{
+				{"semaphore", of(i32, 1000), "argument 'semaphore': expected 1024 adjacent elements or more"},
+				{"splitK", 17, "argument 'splitK': expected -1 to 16, got 17"}, {"kernelName", "none", "argument 'kernelName': expected one of "},
+				{"bias", of(bf16, 5), "argument 'bias': expected 192 elements"}}},
+		{"aiter_gemm_a8w8_asm", map[string]any{"XQ": of(i8, 70, 256), "WQ": of(i8, 512, 256), "x_scale": of(f32, 70, 1),
+			"w_scale": of(f32, 1, 512), "Out": of(bf16, 70, 512), "bias": of(f32, 512), "splitK": 1},
+			"I8gemm_bf16_perTokenI8_BpreShuffle_" + tile8, pick("4 2 1", "4 5 1"), "i8gemm/I8gemm_bf16_perTokenI8_BpreShuffle_" + tile8 + ".co",
+			[]wrong{{"bpreshuffle", false, "argument 'bpreshuffle': expected true"}, {"bias", of(f32, 4), "argument 'bias': expected 512 elements"},
+				{"splitK", 3, "Kdim alignment check failed"}}},
+		{"aiter_gemm_a8w8_blockscale_bpreshuffle_asm", map[string]any{"A": of(f8, 70, 256), "B": of(f8, 512, 256), "out": of(bf16, 70, 512),
+			"A_scale": of(f32, 2, 70), "B_scale": of(f32, 4, 2), "bias": of(f32, 512), "splitK": 1},
+			"fp8gemm_bf16_blockscale_BpreShuffle_128x128", "4 1 1", "fp8gemm_blockscale/fp8gemm_bf16_blockscale_BpreShuffle_128x128.co",
+			[]wrong{{"A_scale", of(f32, 70), "argument 'A_scale': expected 140 elements"}, {"kernelName", "x", "argument 'kernelName'"}}},
+		{"aiter_pa_fwd", map[string]any{"Q": of(bf16, 3, 16, 128), "K": of(bf16, 7, 2, 16, 16, 8), "V": of(bf16, 7, 2, 2, 128, 8),
+			"block_tables": of(i32, 3, 2), "context_lens": of(i32, 3), "out_": of(bf16, 3, 16, 128)},
+			"pa_bf16_noquant_gqa8_1tg_4w", "2 3 1", "pa/pa_bf16_noquant_gqa8_1tg_4w.co", []wrong{
+				{"max_qlen", 2, "argument 'qo_indptr': expected the first token"}, {"block_tables", of(i32, 4, 2), "expected"},
+				{"V", of(bf16, 7, 2, 128, 17), "argument 'V'"}, {"high_precision", 3, "argument 'high_precision': expected 0, 1 or 2, got 3"}}},
+	}
+	if to.Arch() == "gfx942" {
+		const flat = "flatmm_uk_gfx9_f16f8_128x256x128_1x4x1_16x16x32"
+		list = append(list, assemblyCall{"aiter_flatmm_a8w8_blockscale_asm", map[string]any{"XQ": of(f8, 70, 256), "WQ": of(f8, 512, 256),
+			"x_scale": of(f32, 2, 70), "w_scale": of(f32, 2, 4), "out": of(tensor.Float16, 70, 512)}, flat, "2 1 1", flat + ".co",
+			[]wrong{{"WQ", of(f8, 384, 256), "expected"}, {"x_scale", of(f32, 70, 2), "expected"}}})
+	}
+	return list
+}
