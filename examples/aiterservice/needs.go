@@ -49,7 +49,7 @@ func needs() []need {
 		{qwen, "gated delta rule, prefill", "chunk_gated_delta_rule_fwd_h_hip", ""},
 		{qwen, "gated RMSNorm with quantization", "gated_rmsnorm_fp8_group_quant", ""},
 		{qwen, "write to the KV cache", "reshape_and_cache_flash", ""},
-		{qwen, "paged attention, decoding", "_pa_fwd_asm", ""},
+		{qwen, "paged attention, decoding", "_pa_fwd_asm", "aiter_pa_fwd"},
 
 		{deepseek, "rotary embedding", "rotary_embedding_fwd", ""},
 		{deepseek, "experts: grouped top-k", "grouped_topk", ""},
