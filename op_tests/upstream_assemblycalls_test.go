@@ -53,8 +53,8 @@ func (c assemblyCall) check(t *testing.T, reg *registry.Registry, l *launches, f
 		t.Fatal(err)
 	}
 	if !strings.Contains(kernel, c.kernel) || shape != c.grid+" 256 1 1" || !bytes.HasPrefix(want, code) || len(code) < 64 {
-		t.Errorf("%s: launch of %q with %d bytes of code, want %q with the grid %s and the file %s of %d bytes", c.op, launch, len(code), c.kernel,
-			c.grid, c.object, len(want))
+		t.Errorf("%s: launch of %q with %d bytes of code, want %q with the grid %s and the file %s of %d bytes", c.op, launch, len(code),
+			c.kernel, c.grid, c.object, len(want))
 	}
 	if size, err := argumentsSize(filepath.Base(folder), want, kernel); err != nil || size != len(args)/2 {
 		t.Errorf("%s: a launch with %d bytes of arguments, the kernel has %d (%v)", c.op, len(args)/2, size, err)

@@ -25,7 +25,8 @@ static Paged check_cache(const Tensor& Q, const Tensor& K, const Tensor& V, cons
   expect_sizes("K", K, {-1, -1, size / x, -1, x});
   const Paged p{Q.size(1), K.size(1), K.size(0), K.size(3)};
   AITER_CHECK(p.kv_heads > 0 && p.heads > 0 && p.heads % p.kv_heads == 0, "Q and K: expected a multiple of K's heads in Q");
-  AITER_CHECK(V.dtype() == K.dtype() && V.numel() == K.numel() && (V.dim() == 5 || V.dim() == 4) && V.size(0) == p.blocks && V.size(1) == p.kv_heads,
+  AITER_CHECK(V.dtype() == K.dtype() && V.numel() == K.numel() && (V.dim() == 5 || V.dim() == 4) && V.size(0) == p.blocks &&
+                  V.size(1) == p.kv_heads,
               "V: expected the element type and the number of elements of K, in as many blocks and heads");
   expect_packed("K", K), expect_packed("V", V), expect_aligned("K", K, 16, 16), expect_aligned("V", V, 16, 16);
   AITER_CHECK(K.stride(0) * K.element_size() <= INT32_MAX, "K: expected blocks of less than 2^31 bytes");

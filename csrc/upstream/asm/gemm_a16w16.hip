@@ -5,8 +5,8 @@
 
 namespace aiter::upstream {
 
-static void gemm(Tensor& A, Tensor& B, Tensor& out, Tensor& semaphore, std::optional<Tensor> bias, int splitK, const std::string& kernelName,
-                 bool bpreshuffle) {
+static void gemm(Tensor& A, Tensor& B, Tensor& out, Tensor& semaphore, std::optional<Tensor> bias, int splitK,
+                 const std::string& kernelName, bool bpreshuffle) {
   const Product p = check_product("A", A, "B", B, "out", out, AITER_DTYPE_bf16, 64);
   AITER_CHECK(out.dtype() == AITER_DTYPE_fp32 || out.dtype() == AITER_DTYPE_bf16, "out: expected float32 or bfloat16");
   expect_split(splitK);
