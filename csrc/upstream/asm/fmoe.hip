@@ -56,7 +56,8 @@ static void experts(Tensor& out, Tensor& input, Tensor& gate, Tensor& down, Tens
                     Tensor& sorted_expert_ids, Tensor& num_valid_ids, int topk) {
   AITER_CHECK(is_float16(input.dtype()) && out.dtype() == input.dtype() && gate.dtype() == input.dtype(),
               "out, input and gate: expected one type, float16 or bfloat16");
-  const Experts e = check_experts(out, input, gate, down, {sorted_token_ids, sorted_weights, sorted_expert_ids, num_valid_ids}, topk, 1, 32);
+  const Experts e =
+      check_experts(out, input, gate, down, {sorted_token_ids, sorted_weights, sorted_expert_ids, num_valid_ids}, topk, 1, 32);
   if (e.empty()) return;
   ::fmoe_impl(&out, &input, &gate, &down, &sorted_token_ids, &sorted_weights, &sorted_expert_ids, &num_valid_ids, topk,
               getCurrentHIPStream());
@@ -76,7 +77,8 @@ static void expect_row(const std::string& name, const CFG& table, int64_t inter,
   if (name.empty()) return;
   const auto row = table.find(get_gpu_arch() + name);
   AITER_CHECK(row != table.end(), "kernelName: expected one of ", table.size(), " kernels in AIter's table, or none");
-  AITER_CHECK(row->second.flat == 0 && row->second.subGU_m == block, "kernelName: expected a kernel for blocks of ", block, " sorted tokens");
+  AITER_CHECK(row->second.flat == 0 && row->second.subGU_m == block, "kernelName: expected a kernel for blocks of ", block,
+              " sorted tokens");
   AITER_CHECK(inter % row->second.subGU_n == 0, "kernelName: expected a kernel of which the tiles divide ", inter, "; it has ",
               row->second.subGU_n, " columns");
 }
@@ -90,7 +92,8 @@ static void experts_g1u1(Tensor& out, Tensor& input, Tensor& gate, Tensor& down,
               "input and gate: expected one type, int8 or the device's float8");
   expect_float16_out(out);
   const int act = activation_of(activation);
-  const Experts e = check_experts(out, input, gate, down, {sorted_token_ids, sorted_weights, sorted_expert_ids, num_valid_ids}, topk, 2, 32);
+  const Experts e =
+      check_experts(out, input, gate, down, {sorted_token_ids, sorted_weights, sorted_expert_ids, num_valid_ids}, topk, 2, 32);
   expect_numbers("input_scale", input_scale, e.tokens);
   expect_scales("fc1_scale", fc1_scale, e.experts, 2 * e.inter), expect_scales("fc2_scale", fc2_scale, e.experts, e.dim);
   if (fc2_smooth_scale) expect_numbers("fc2_smooth_scale", *fc2_smooth_scale, e.experts * e.inter);
