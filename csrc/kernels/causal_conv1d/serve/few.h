@@ -3,7 +3,8 @@
 // data.
 //
 // Tiling: a block has 64 or 128 threads of one sequence, a thread C adjacent channels and all tokens. The loads of the filter, the
-// indices and x are in flight together, then those of the state.
+// indices and x are in flight together, then those of the state. With PDL the first blocks read their indices before the previous kernel
+// has ended, as a guess: all loads are in flight together, from the L2 cache, and those of the state are repeated if the guess is wrong.
 // Bytes: x and out once; of a state what is read and what is kept; the taps once a sequence, from cache. With shared slots each block reads
 // all indices once.
 // Reduction: over the width, in one thread's fp32 registers, the oldest value first.
@@ -39,6 +40,7 @@ struct FewParams {
   int32_t width;  // at most 4
   bool slots_int64, accepted_int64, silu, clears;
   Array2 weight, bias;  // in elements; bias.data may be null
+  uint32_t early;       // the first blocks, which guess their slots
 };
 
 // FewSlots is the slots of the sequences, for SlotUsers.
@@ -79,6 +81,21 @@ class FewSlot {
 
  private:
   IndexBits slot_, accepted_;
+};
+
+// FewGuess is what FewSlot::get returns, as it is before pdl_wait. Later blocks have none: the previous kernel has ended when they start.
+struct FewGuess {
+  int slot = -1;
+  uint32_t first = 0;
+
+  // guesses: whether a block guesses at all.
+  AITER_DEVICE FewGuess(const FewParams& a, uint32_t b, bool accepts, bool guesses) {
+    if (!guesses || blockIdx.x >= a.early) return;
+    slot = a.slots.data ? int(peek(byte_at(a.slots.data, b, a.slots.stride))) : int(b);
+    if (accepts && a.accepted.data) first = peek(byte_at(a.accepted.data, b, a.accepted.stride)) - 1;
+    if (uint32_t(slot) >= uint32_t(a.slot_count) || first >= uint32_t(a.most_accepted)) slot = -1;
+  }
+  AITER_DEVICE bool is(int other, uint32_t other_first) const { return slot == other && first == other_first; }
 };
 
 // kFewTokens is the most tokens of a sequence, for threads of C channels.
@@ -226,6 +243,16 @@ template <class T, int C, FilterKind kKind, class TW, bool kAccepts> class FewTo
   V value_[H + N];  // the values in front of the tokens, and the tokens
 };
 
+// prefetch_few starts to load a thread's vectors of the first token, the filter and the state into the L2 cache.
+template <class T, class TW> AITER_DEVICE void prefetch_few(const FewParams& a, uint32_t b, int d, const FewGuess& guess) {
+  const char* at = byte_at(byte_at(byte_at(a.state, guess.slot, a.state_batch), guess.first, a.state_last), d, sizeof(T));
+  prefetch_l2(byte_at(byte_at(a.x, b, a.x_batch), d, sizeof(T)));
+  prefetch_l2(byte_at(a.weight.data, d, a.width * sizeof(TW)));
+  prefetch_l2(at);
+  if (a.width > 2) prefetch_l2(byte_at(at, 1, a.state_last));
+  if (a.width > 3) prefetch_l2(byte_at(at, 2, a.state_last));
+}
+
 // NoFewUsers is SlotUsers where no two sequences share a slot that they write.
 struct NoFewUsers {
   AITER_DEVICE explicit NoFewUsers(const FewSlots&) {}
@@ -238,23 +265,31 @@ AITER_SHARED constexpr int few_blocks(int channels) {
   return AITER_HIP ? 2 : channels <= 4 ? 8 : 4;
 }
 
+// kGuesses reports whether the first blocks of a kernel guess their slots. In causal_conv1d_update with float32 filters of 16-bit x the
+// instructions for it take longer than the loads, except with few registers.
+template <class T, int C, FilterKind kKind, class TW, bool kOrdered>
+constexpr bool kGuesses = kStartsEarly && (!kOrdered || kDType<TW> == kDType<T> || (kKind == FilterKind::kPacked && C == 2));
+
 // kOrdered: sequences that share a slot run in the order of the batch; the call has no num_accepted_tokens.
 template <class T, int C, FilterKind kKind, class TW, bool kOrdered>
 __global__ void __launch_bounds__(kFewThreads, few_blocks(C)) causal_conv1d_serve_few_kernel(KernelParam<FewParams> p) {
   if constexpr (AITER_KERNEL_CODE) {
-    constexpr bool kAccepts = !kOrdered;
+    constexpr bool kAccepts = !kOrdered, kGuess = kGuesses<T, C, kKind, TW, kOrdered>;
     const FewParams& a = p;
     uint32_t b = a.chunks.quotient(blockIdx.x);
     const int place = int((blockIdx.x - b * a.chunks.divisor) * blockDim.x + threadIdx.x) * C;
     pdl_trigger();
+    const FewGuess guess(a, b, kAccepts, kGuess);
+    if (kGuess && guess.slot >= 0 && place < a.dim) prefetch_few<T, TW>(a, b, place, guess);
     pdl_wait();
     const FewSlot loaded(a, b, kAccepts);
     FewTokens<T, C, kKind, TW, kAccepts> tokens(a, place < a.dim ? place : 0);
     tokens.load_x(a, b);
     std::conditional_t<kOrdered, SlotUsers<FewSlots>, NoFewUsers> others{FewSlots(a)};
+    if (kGuess && guess.slot >= 0) tokens.load_state(a, guess.slot, guess.first);
     uint32_t first = 0;
     const int slot = loaded.get(a, b, kAccepts, &first);
-    if (slot >= 0) tokens.load_state(a, slot, first);
+    if (slot >= 0 && !(kGuess && guess.is(slot, first))) tokens.load_state(a, slot, first);
     const bool shared = others.share_slot(FewSlots(a), b, slot);
     if (place >= a.dim) return;
     if (slot < 0) {

@@ -108,8 +108,18 @@ inline unsigned few_threads(const Served& p, bool ordered) {
   return unsigned(tuned_among("block", small ? 64 : kFewThreads, 64, kFewThreads));
 }
 
+// kEarlyBlocks is about the blocks of a launch that an H200 holds at once: the others start after the previous kernel has ended.
+constexpr uint32_t kEarlyBlocks = 1056;
+
+// few_early_blocks returns the blocks that guess their slots. The limits are measured: above them the instructions behind pdl_wait take
+// longer than the loads.
+template <class T> uint32_t few_early_blocks(const Served& p) {
+  const int64_t most = p.accepted.data ? 1 << 17 : p.weight.dtype != kDType<T> ? 1 << 18 : INT64_MAX;
+  return p.batch * p.dim <= most ? kEarlyBlocks : 0;
+}
+
 // launch_few launches a kernel for p, whose elements have `size` bytes, with `threads` threads a block.
-inline Status launch_few(const FewKernel& few, const Served& p, int64_t size, unsigned threads, const OpStream& stream) {
+inline Status launch_few(const FewKernel& few, const Served& p, int64_t size, unsigned threads, uint32_t early, const OpStream& stream) {
   const int64_t each = threads * few.channels, n = (p.dim + each - 1) / each;
   FewParams a{};
   a.x = p.x.data, a.state = p.state.data, a.x_batch = uint32_t(p.x.batch * size), a.x_last = uint32_t(p.x.last * size);
@@ -126,7 +136,7 @@ inline Status launch_few(const FewKernel& few, const Served& p, int64_t size, un
   a.tokens = int32_t(p.seqlen), a.width = int32_t(p.width), a.slot_count = int32_t(p.slots);
   a.pad = p.pad >= 0 && p.pad <= INT32_MAX ? int32_t(p.pad) : -1;
   a.most_accepted = int32_t(min64(p.length - (p.width - 2), INT32_MAX));
-  a.silu = p.silu, a.clears = p.clears, a.chunks = make_fastdiv(n);
+  a.silu = p.silu, a.clears = p.clears, a.chunks = make_fastdiv(n), a.early = early;
   void* args[] = {&a};
   return launch_kernel(stream, reinterpret_cast<const void*>(few.kernel), {unsigned(p.batch * n), threads, 0, 1, true}, args);
 }
@@ -142,7 +152,8 @@ inline Status launch(const TokenKernel& tokens, Served p, const OpStream& stream
 template <class T, bool kOrdered> Status launch_tokens(const Served& p, const OpStream& stream) {
   if constexpr (kHolds4) {
     if (takes_few<T>(p) && !(kOrdered && (p.accepted.data || p.table.is_int64)) && tuned("kernel", 2) > 1) {
-      return launch_few(few_kernel_of<T, kOrdered>(p), p, sizeof(T), few_threads(p, kOrdered), stream);
+      const uint32_t early = few_early_blocks<T>(p);
+      return launch_few(few_kernel_of<T, kOrdered>(p), p, sizeof(T), few_threads(p, kOrdered), early, stream);
     }
   }
   return launch(token_kernel_of<T, kOrdered>(p), p, stream);

@@ -24,6 +24,7 @@ struct DecodeParams {
   bool silu;
   int64_t x_dim, out_dim, state_dim;
   Array2 weight, bias;  // bias.data may be null
+  uint32_t early;       // the first blocks, which prefetch
 };
 
 // DecodeFilter is the filter of C channels: of type TW and packed, or with C = 1 of any types and strides.
@@ -91,19 +92,19 @@ template <class T, int S, int C, bool kValuesAdjacent> class Window {
     for (int c = 0; c < C; c++) shift(c, x[c]);
   }
 
- private:
-  AITER_DEVICE void shift(int c, T last) {
-    AITER_UNROLL
-    for (int k = 0; k + 1 < S; k++) state[at(c, k)] = state[at(c, k + 1)];
-    state[at(c, S - 1)] = last;
-  }
-
   // place returns the address of 16 bytes number i of the channels' values, or of value i.
   static AITER_DEVICE T* place(const DecodeParams& a, int64_t slot, int64_t d, int i) {
     T* p = static_cast<T*>(a.state) + slot * a.state_batch;
     if constexpr (C == 1) return p + d * a.state_dim + i * a.state_last;
     else if constexpr (kValuesAdjacent) return p + d * S + i * C;
     else return p + d + i * a.state_last;
+  }
+
+ private:
+  AITER_DEVICE void shift(int c, T last) {
+    AITER_UNROLL
+    for (int k = 0; k + 1 < S; k++) state[at(c, k)] = state[at(c, k + 1)];
+    state[at(c, S - 1)] = last;
   }
 };
 
@@ -144,6 +145,16 @@ AITER_DEVICE void advance(const DecodeParams& a, int64_t b, int64_t d, int32_t p
   if (a.cache_seqlens.data) in->rotate(S - 1 - origin);
 }
 
+// prefetch starts to load C channels of a sequence into the L2 cache, those of the state from a slot that may not exist.
+template <class T, class TW, int S, int C, bool kValuesAdjacent>
+AITER_DEVICE void prefetch(const DecodeParams& a, int64_t b, int64_t d, int slot) {
+  prefetch_l2(static_cast<const T*>(a.x) + b * a.x_batch + d);
+  prefetch_l2(static_cast<const TW*>(a.weight.data) + d * (S + 1));
+  if (uint32_t(slot) >= a.slots) return;
+  AITER_UNROLL
+  for (int i = 0; i < S; i++) prefetch_l2(Window<T, S, C, kValuesAdjacent>::place(a, slot, d, i));
+}
+
 // kDecodeThreads is the threads of a block: small blocks reach more multiprocessors. With kDecodeBlocks blocks a multiprocessor, or waves
 // an AMD SIMD unit, a thread has registers to compute its channels side by side. Without it nvcc uses fewer. One channel needs few.
 constexpr int kDecodeThreads = 64;
@@ -153,9 +164,15 @@ template <class T, class TW, int S, int C, bool kValuesAdjacent>
 __global__ void __launch_bounds__(kDecodeThreads, (kDecodeBlocks<S, C>)) causal_conv1d_decode_kernel(DecodeParams a) {
   if constexpr (AITER_KERNEL_CODE) {
     pdl_trigger();
-    pdl_wait();
     const uint32_t row = a.chunks.quotient(blockIdx.x);
     const int place = int((blockIdx.x - row * a.chunks.divisor) * kDecodeThreads + threadIdx.x) * C;
+    if constexpr (kStartsEarly && C > 1) {
+      if (blockIdx.x < a.early && place < a.dim) {
+        const int guess = a.indices.data ? int(peek(a.indices.data + row * a.indices.stride)) : int(row);
+        prefetch<T, TW, S, C, kValuesAdjacent>(a, row, place, guess);
+      }
+    }
+    pdl_wait();
     const int d = place < a.dim ? place : 0;
     int64_t b = row, slot = b;
     bool live = true, shared = false;

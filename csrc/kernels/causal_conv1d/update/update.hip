@@ -92,7 +92,7 @@ inline Status launch(const DecodeKernel& decode, const Stateful& p, const OpStre
   a.x_dim = p.x.dim, a.out_dim = p.out.dim, a.state_dim = p.state.dim;
   a.weight = p.weight, a.bias = p.bias;
   a.batch = int32_t(p.batch), a.dim = int32_t(p.dim), a.silu = p.silu, a.slots = p.slots, a.pad = p.pad;
-  a.chunks = make_fastdiv(chunks);
+  a.chunks = make_fastdiv(chunks), a.early = serve::kEarlyBlocks;
   void* args[] = {&a};
   const LaunchConfig config = {unsigned(p.batch * chunks), kDecodeThreads, 0, 1, true};
   return launch_kernel(stream, reinterpret_cast<const void*>(decode.kernel), config, args);
