@@ -142,7 +142,7 @@ func upstreamModules(to targets.Target) []upstreamModule {
 		{name: "module_aiter_pos_encoding", more: rdna, ops: ops[:2]}, {name: "module_aiter_causal_conv1d_update", more: rdna, ops: ops[2:3]},
 		{name: "module_aiter_rmsnorm", more: rdna, ops: ops[3:6]}, {name: "module_aiter_gdr_decode_packed_bf16", ops: ops[6:]},
 		quantModule(to), normQuantModule(to), splitQKVModule(), splitGDRModule(),
-		cacheModule(to), sortingModule(), gatedNormModule(to),
+		cacheModule(to), sortingModule(), gatedNormModule(to), qkNormModule(to),
 		{name: "module_aiter_custom_all_reduce", more: []string{"gfx950"}}, // built only: its kernels wait for other GPUs
 	}, ropeModules(), activationModules(), moeModules())
 	if os.Getenv(settings.CheckoutVariable) != "" {

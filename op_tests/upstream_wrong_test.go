@@ -207,7 +207,10 @@ func wrongCalls(t *testing.T, decl *opconfig.Op, right []any) (list []wrongCall)
 		case schema.Int:
 			kinds = []any{nil, 1.5, float32(1), "1", false, []int64{1}, uint64(math.MaxUint64), uint(1 << 63), other}
 		case schema.Float:
-			kinds = []any{nil, "1", true, []float64{1}, complex(1, 0), uint64(math.MaxUint64), other}
+			kinds = []any{"1", true, []float64{1}, complex(1, 0), uint64(math.MaxUint64), other}
+			if !a.Type.Optional {
+				kinds = append(kinds, nil)
+			}
 		case schema.Bool:
 			kinds = []any{nil, 1, 0, 1.0, "true", []bool{true}, other}
 		case schema.Str:

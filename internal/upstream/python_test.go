@@ -47,7 +47,7 @@ func operators(d upstream.Declared) (list []opconfig.Op) {
 // TestPythonChecks compares the statements with AIter's Python: a function beside a stub that calls the stub, and that asserts or
 // raises, makes checks. An operator whose adapter makes all of them is in the list here.
 func TestPythonChecks(t *testing.T) {
-	c, ported := realCheckout(t), []string{"aiter_topk_gating"}
+	c, ported := realCheckout(t), []string{"aiter_topk_gating", "aiter_fused_qk_rmsnorm_per_token_quant"}
 	var checked []string
 	var stubs []upstream.Operator
 	for _, s := range c.Status(declared(t, c.Dir)) {

@@ -201,6 +201,12 @@ template <class T> std::enable_if_t<std::is_floating_point_v<T>, Status> convert
   return Status();
 }
 
+template <class T>
+std::enable_if_t<std::is_floating_point_v<T>, Status> convert(const Optional<double>& v, std::optional<T>* to, Call* call) {
+  if (!v) return Status();
+  return convert(v.value, &to->emplace(), call);
+}
+
 inline Status convert(const StringView& v, std::string* to, Call*) {
   to->assign(v.data, v.size);
   return Status();
@@ -219,6 +225,7 @@ template <> struct DecodedAs<std::vector<int64_t>> { using type = IntListView; }
 template <> struct DecodedAs<aiter_tensor_t> { using type = TensorView; };
 template <> struct DecodedAs<std::optional<aiter_tensor_t>> { using type = Optional<TensorView>; };
 template <class T> struct DecodedAs<T, std::enable_if_t<std::is_floating_point_v<T>>> { using type = double; };
+template <class T> struct DecodedAs<std::optional<T>, std::enable_if_t<std::is_floating_point_v<T>>> { using type = Optional<double>; };
 template <class T> using Decoded = typename DecodedAs<std::decay_t<T>>::type;
 
 // OnDevice selects the device of a call, and restores the one before it.
@@ -293,6 +300,10 @@ template <class T> std::enable_if_t<std::is_arithmetic_v<T> || std::is_enum_v<T>
   if constexpr (std::is_floating_point_v<T>) o << v;
   else o << int64_t(v);
   return o.str();
+}
+
+template <class T> std::enable_if_t<std::is_floating_point_v<T>, std::string> given(const std::optional<T>& v) {
+  return v ? given(*v) : "none";
 }
 
 // explained completes the text of a failed check. "x: expected ..." becomes "argument 'x': expected ...". Texts of AIter are kept. A text
