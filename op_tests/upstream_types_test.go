@@ -33,6 +33,9 @@ schema = "(Tensor x, Tensor? y=None) -> bool"
 [[module.module_types.op]]
 name = "half"
 schema = "(Tensor x, float v) -> float"
+[[module.module_types.op]]
+name = "twice"
+schema = "(Tensor x, float? v=None) -> float"
 `
 
 const upstreamTypesSource = `
@@ -46,10 +49,15 @@ static int kind(const aiter_tensor_t& x, const std::vector<int64_t>& list, const
 }
 static bool same(const aiter_tensor_t& x, std::optional<aiter_tensor_t> y) { return y && x.dtype() == y->dtype(); }
 static float half(const aiter_tensor_t&, double v) { return float(v / 2); }
+static float twice(const aiter_tensor_t&, std::optional<float> v) {
+  AITER_CHECK(!v || *v < 4, "v: expected less than 4");
+  return v.value_or(-1) * 2;
+}
 }
 AITER_UPSTREAM(kind, aiter::upstream::kind, arg("x"), arg("list"), text("text", ""))
 AITER_UPSTREAM(same, aiter::upstream::same, arg("x"), none("y"))
 AITER_UPSTREAM(half, aiter::upstream::half, arg("x"), arg("v"))
+AITER_UPSTREAM(twice, aiter::upstream::twice, arg("x"), none("v"))
 `
 
 // TestUpstreamTypes builds functions with AIter's types that return numbers, and calls them on the machine's ROCm device.
@@ -116,7 +124,8 @@ func TestUpstreamTypes(t *testing.T) {
 		want any
 	}{{call("kind", x, []int64{}), int64(4000)},
 		{call("same", x, upload(tensor.Float32)), true}, {call("same", x, upload(tensor.Int32)), false},
-		{call("same", x), false}, {call("half", x, 3.0), 1.5}} {
+		{call("same", x), false}, {call("half", x, 3.0), 1.5},
+		{call("twice", x, 1.5), 3.0}, {call("twice", x, nil), -2.0}, {call("twice", x), -2.0}} {
 		if got, err := c.call(); err != nil || got != c.want {
 			t.Errorf("got %v, %v, want %v", got, err, c.want)
 		}
@@ -126,6 +135,8 @@ func TestUpstreamTypes(t *testing.T) {
 		"argument 'list': expected less than 4 integers, got 4 integers":              call("kind", x, []int64{1, 2, 3, 4}),
 		"argument 'x': expected dtype " + float8.String() + ", the 8-bit float":       call("kind", upload(other), []int64{}),
 		"argument 'x': AIter has no element type with DLPack's code 12, 8 bits and 1": call("kind", upload(tensor.Float8E5M2), []int64{}),
+		"argument 'v': expected a number of 4 bytes, got 1e+300":                      call("twice", x, 1e300),
+		"argument 'v': expected less than 4, got 5":                                   call("twice", x, 5.0),
 	} {
 		checkError(t, words, func() error { _, err := c(); return err })
 	}
