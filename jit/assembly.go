@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/aiter-go/aiter/internal/assembly"
 	"github.com/aiter-go/aiter/internal/cache"
@@ -25,6 +26,30 @@ type assemblyInputs struct {
 	objects *assembly.Objects
 	digests map[string]string // of the code objects, by name
 	headers *deps.EmbeddedTree
+}
+
+// headerTrees are the trees of the headers that a manager has made. Each holds its folder on disk, so that there is one for equal
+// headers.
+type headerTrees struct {
+	mu    sync.Mutex
+	trees map[cache.Key]*deps.EmbeddedTree
+}
+
+func (h *headerTrees) tree(headers assembly.Headers, store *cache.Dir) *deps.EmbeddedTree {
+	var l cache.Lines
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		l.Add(name, cache.SHA256([]byte(headers[name])))
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.trees == nil {
+		h.trees = map[cache.Key]*deps.EmbeddedTree{}
+	}
+	key := l.Key()
+	if h.trees[key] == nil {
+		h.trees[key] = deps.NewEmbeddedTree(headers, store)
+	}
+	return h.trees[key]
 }
 
 // AssemblyError reports assembly code objects that a build cannot use.
@@ -68,7 +93,7 @@ func (s *session) assembly(mod *opconfig.Module, tc *toolchain.Toolchain, to tar
 		}
 	}
 	if len(a.objects.Headers) > 0 {
-		a.headers = deps.NewEmbeddedTree(a.objects.Headers, s.m.opts.Cache)
+		a.headers = s.m.headers.tree(a.objects.Headers, s.m.opts.Cache)
 	}
 	return a, nil
 }

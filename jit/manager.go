@@ -71,8 +71,9 @@ type Manager struct {
 	forced     map[cache.Key]bool // actions that ran under Force
 	warned     map[string]bool    // variables that name no compiler and were reported
 
-	trims *sync.WaitGroup // running trims of the cache
-	pulls *pulls          // from Options.Source
+	trims   *sync.WaitGroup // running trims of the cache
+	pulls   *pulls          // from Options.Source
+	headers headerTrees     // of loader tables
 
 	remote *remote // nil without Options.Executor
 }

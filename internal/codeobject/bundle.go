@@ -27,7 +27,7 @@ type FormatError struct {
 func (e *FormatError) Error() string { return e.What + ": " + e.Why }
 
 // ErrNoCode is returned for a library without GPU code: one for the host.
-var ErrNoCode = errors.New("the library holds no GPU code (no section " + bundleSection + " or " + fatbinSection + ")")
+var ErrNoCode = errors.New("the library holds no GPU code (no section " + bundleSection + ", " + fatbinSection + " or " + filesSection + ")")
 
 const (
 	bundleSection = ".hip_fatbin"
@@ -45,18 +45,31 @@ func Extract(library io.ReaderAt) ([]Object, error) {
 		return nil, err
 	}
 	defer file.Close()
-	for name, read := range map[string]func([]byte) ([]Object, error){bundleSection: Unbundle, fatbinSection: fatbins} {
-		section := file.Section(name)
+	var all []Object
+	found := false
+	for _, x := range []struct {
+		section string
+		read    func([]byte) ([]Object, error)
+	}{{bundleSection, Unbundle}, {fatbinSection, fatbins}, {filesSection, assembled}} {
+		section := file.Section(x.section)
 		if section == nil {
 			continue
 		}
+		found = true
 		data, err := section.Data()
 		if err != nil {
-			return nil, fmt.Errorf("section %s: %w", name, err)
+			return nil, fmt.Errorf("section %s: %w", x.section, err)
 		}
-		return read(data)
+		objects, err := x.read(data)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, objects...)
 	}
-	return nil, ErrNoCode
+	if !found {
+		return nil, ErrNoCode
+	}
+	return all, nil
 }
 
 // Unbundle splits the bytes of the section: bundles one after another, with padding between them. Each bundle has a table

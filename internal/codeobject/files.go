@@ -101,3 +101,20 @@ func filesIn(data []byte) (files []NamedFile, err error) {
 	}
 	return files, nil
 }
+
+// assembled returns the code objects of a table of files. A code object in assembly states no target, but has an architecture.
+func assembled(data []byte) ([]Object, error) {
+	files, err := filesIn(data)
+	if err != nil {
+		return nil, err
+	}
+	var objects []Object
+	for _, f := range files {
+		arch, err := ArchOf(f.Data)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.Name, err)
+		}
+		objects = append(objects, Object{arch, f.Data})
+	}
+	return objects, nil
+}
