@@ -147,6 +147,13 @@ func assemblyCalls(to targets.Target) []assemblyCall {
 				{"V", of(bf16, 7, 2, 128, 17), "argument 'V'"}, {"high_precision", 3, "argument 'high_precision': expected 0, 1 or 2, got 3"}}, 0},
 	}
 	list = append(list, expertCalls(to)...)
+	latent := map[string]any{"Q": of(bf16, 3, 16, 576), "KV": of(bf16, 9, 64, 1, 576), "qo_indptr": of(i32, 4), "kv_indptr": of(i32, 4),
+		"kv_page_indices": of(i32, 9), "kv_last_page_lens": of(i32, 3), "num_kv_splits_indptr": of(i32, 4), "max_seqlen_q": 1,
+		"softmax_scale": 0.1, "splitData": of(f32, 3, 2, 16, 512), "splitLse": of(f32, 3, 2, 16, 1)}
+	list = append(list, assemblyCall{"aiter_mla_decode_stage1_asm_fwd", latent, "mla_dec_stage1_bf16_a16w16_subQ16_mqa16", "1 3 2",
+		"mla/mla_dec_stage1_bf16_a16w16_subQ16_mqa16.co", []wrong{{"max_seqlen_q", 2, "expected max_seqlen_q tokens"},
+			{"KV", of(bf16, 9, 48, 1, 576), "argument 'KV': expected pages of a power of 2"}, {"splitData", of(bf16, 3, 2, 16, 512), "'splitData'"},
+			{"q_scale", of(f32, 1), "arguments 'q_scale' and 'kv_scale': expected none"}}, 160})
 	if to.Arch() == "gfx942" {
 		const flat = "flatmm_uk_gfx9_f16f8_128x256x128_1x4x1_16x16x32"
 		list = append(list, assemblyCall{"aiter_flatmm_a8w8_blockscale_asm", map[string]any{"XQ": of(f8, 70, 256), "WQ": of(f8, 512, 256),

@@ -27,7 +27,8 @@ type FormatError struct {
 func (e *FormatError) Error() string { return e.What + ": " + e.Why }
 
 // ErrNoCode is returned for a library without GPU code: one for the host.
-var ErrNoCode = errors.New("the library holds no GPU code (no section " + bundleSection + ", " + fatbinSection + " or " + filesSection + ")")
+var ErrNoCode = errors.New("the library holds no GPU code (no section " + bundleSection + ", " + fatbinSection + " or " + filesSection +
+	")")
 
 const (
 	bundleSection = ".hip_fatbin"
