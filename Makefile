@@ -22,7 +22,7 @@ SHORT ?= -short
 # Long tests of compiled code. The race detector checks Go code only, so test-race skips them or runs a sample of their cases.
 space := $() $()
 KERNEL_TESTS := TestCallInPieces TestCPULevels TestEdges TestLargeSequences TestLongRows TestMachineCode TestMatrixBuilds \
-	TestRMSNormLongRows TestRunningProducts TestServingLarge TestWide TestWidths
+	TestRMSNormLongRows TestRunningProducts TestServingLarge TestUpstreamAssembly TestWide TestWidths
 
 .PHONY: help build release demo test test-race test-aiter test-kernels test-sanitize test-bookworm lint fuzz bench bench-cold rocm rocm-bookworm python cuda browser aarch64 registry executor clean
 

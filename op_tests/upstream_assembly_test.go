@@ -165,6 +165,20 @@ func (l *launches) next() (kernel, args string, code []byte) {
 	return last[:at], last[at+1:], code
 }
 
+// failing makes a call of which the launch fails.
+func (l *launches) failing(call func() error) error {
+	l.t.Helper()
+	mark := filepath.Join(l.dir, "fail")
+	if err := os.WriteFile(mark, nil, 0o600); err != nil {
+		l.t.Fatal(err)
+	}
+	err := call()
+	if err := os.Remove(mark); err != nil {
+		l.t.Fatal(err)
+	}
+	return err
+}
+
 // callAssembly makes calls in the process with the recording runtime.
 func callAssembly(t *testing.T) {
 	checkout := os.Getenv(settings.CheckoutVariable)
@@ -232,8 +246,8 @@ func callScale(t *testing.T, reg *registry.Registry, l *launches, folder string)
 	fails("argument 'factor': expected one of 3 in the table, got 7", x, 7, "f32")
 	fails("argument 'factor': expected one of 3 in the table, got 2", x, 2, "f16")
 	fails("the library has no code object "+filepath.Base(folder)+"/scale/lost.co, only 2 others", x, 4, "f32")
-	if err := os.WriteFile(filepath.Join(l.dir, "fail"), nil, 0o600); err != nil {
-		t.Fatal(err)
+	if err := l.failing(func() error { return op.Call(t.Context(), x, 2, "f32") }); err == nil ||
+		!strings.HasPrefix(err.Error(), "scale: failed: hipModuleLaunchKernel(") {
+		t.Errorf("with a launch that fails: got %v", err)
 	}
-	fails("failed: hipModuleLaunchKernel(", x, 2, "f32")
 }

@@ -67,6 +67,11 @@ func (c assemblyCall) check(t *testing.T, reg *registry.Registry, l *launches, f
 			t.Errorf("%s with another %s: got %v, want %q", c.op, r.name, err, r.words)
 		}
 	}
+	err = l.failing(func() error { return op.Call(t.Context(), c.values(t, reg, op, wrong{})...) })
+	if err == nil || !strings.HasPrefix(err.Error(), c.op+": aiter_hip_common.h:") ||
+		!strings.Contains(err.Error(), "hipModuleLaunchKernel(") {
+		t.Errorf("%s with a launch that fails: got %v, want an error that names the call", c.op, err)
+	}
 }
 
 // values returns the arguments of a call, one of which is replaced.

@@ -131,7 +131,7 @@ func (t *tables) add(file, text, arch string) error {
 		t.lists[stem] = l
 	}
 	for _, c := range columns {
-		if l.text[c] = l.text[c]; !slices.Contains(t.columns, c) && c != kernelColumn && c != objectColumn {
+		if !slices.Contains(t.columns, c) && c != kernelColumn && c != objectColumn {
 			t.columns = append(t.columns, c)
 		}
 	}

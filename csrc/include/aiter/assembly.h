@@ -64,11 +64,20 @@ inline std::ostringstream& failure() {
   return text;
 }
 
-[[noreturn]] inline void fail_as_aiter() {
-  std::string text = failure().str();
+// message returns a text of AIter, "[AITER] FOLDER/FILE:LINE REASON", without the folder, which only one machine has.
+inline std::string message(std::string text) {
   constexpr std::string_view mark = "[AITER] ";
-  if (text.compare(0, mark.size(), mark) == 0) text.erase(0, mark.size());
+  if (text.compare(0, mark.size(), mark) == 0) {
+    text.erase(0, mark.size());
+    const size_t slash = text.rfind('/', text.find(' '));
+    if (slash != std::string::npos) text.erase(0, slash + 1);
+  }
   while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text;
+}
+
+[[noreturn]] inline void fail_as_aiter() {
+  const std::string text = failure().str();
   throw std::runtime_error(text.empty() ? "AIter ended the call without a message" : text);
 }
 

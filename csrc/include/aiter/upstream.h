@@ -377,7 +377,7 @@ template <auto fn, auto specs, class R, class... A> struct Adapted<fn, specs, R 
       return value_error("%s", explained(e, specs(), texts.data(), texts.size()).c_str());
     } catch (const std::exception& e) {
       failure().str("");
-      return runtime_error("%s", e.what());
+      return runtime_error("%s", message(e.what()).c_str());
     }
     return Status();
   }
