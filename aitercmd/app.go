@@ -36,6 +36,7 @@ type app struct {
 	operator string
 
 	roots                []string
+	aiter                string
 	noBuiltin            bool
 	config, cacheDir     string
 	cachePath, maxSize   string // in the format of AITER_JIT_PATH and AITER_JIT_MAX_SIZE

@@ -103,7 +103,7 @@ func (a *app) aiterModules(args []string) error {
 func (a *app) openCheckout(args []string) (*upstream.Checkout, upstream.Declared, error) {
 	dir := cmp.Or(strings.Join(args, ""), a.getenv(settings.CheckoutVariable))
 	if dir == "" {
-		return nil, upstream.Declared{}, usagef("no checkout of AIter: give its folder, or set %s", settings.CheckoutVariable)
+		return nil, upstream.Declared{}, usagef("no checkout of AIter: name its folder, or set %s", settings.CheckoutVariable)
 	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {

@@ -3,6 +3,7 @@ package aitercmd
 import (
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -62,6 +63,7 @@ func (a *app) addFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
 	f.StringArrayVar(&a.roots, "root", nil,
 		"a `DIR` with modules, or a checkout that replaces the built-in ones; may be repeated (default $AITER_META_DIR)")
+	f.StringVar(&a.aiter, "aiter", "", "a checkout of AMD's AIter in `DIR`, whose operators are added (default $AITER_CHECKOUT)")
 	f.BoolVar(&a.noBuiltin, "no-builtin", false, "leave out the built-in operators; their headers stay")
 	f.StringVar(&a.config, "config", "",
 		"configuration, relative to the only --root (default $AITER_CONFIG, else "+settings.DefaultConfig+" or "+settings.ModuleConfig+")")
@@ -84,6 +86,9 @@ func (a *app) prepare(cmd *cobra.Command, _ []string) error {
 	if err := checkArchFlag(cmd); err != nil {
 		return err
 	}
+	if err := a.useAIter(); err != nil {
+		return err
+	}
 	var err error
 	if a.cacheSize, err = parseSize(a.maxSize); err != nil {
 		return err
@@ -97,6 +102,25 @@ func (a *app) prepare(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	a.log = a.err.Logger(colored, level)
+	return nil
+}
+
+// useAIter makes --aiter the value of AITER_CHECKOUT, which configurations name. As with the variable, the folder need not exist.
+func (a *app) useAIter() error {
+	if a.aiter == "" {
+		return nil
+	}
+	dir, err := filepath.Abs(a.aiter)
+	if err != nil {
+		return &usageError{err}
+	}
+	getenv := a.getenv
+	a.getenv = func(name string) string {
+		if name == settings.CheckoutVariable {
+			return dir
+		}
+		return getenv(name)
+	}
 	return nil
 }
 

@@ -40,7 +40,7 @@ func variables() []variable {
 			"root"},
 		{"AITER_CONFIG", "the configuration, relative to the only folder of AITER_META_DIR", settings.DefaultConfig + " or " +
 			settings.ModuleConfig, "config"},
-		{settings.CheckoutVariable, "a checkout of AMD's AIter, whose operators are built from its sources", "none", ""},
+		{settings.CheckoutVariable, "a checkout of AMD's AIter, whose operators are built from its sources", "none", "aiter"},
 		{"AITER_LOG_LEVEL", "trace, debug, info, warn or error", "warn", "log-level"},
 		{"AITER_REBUILD", "compile everything again", "off", ""},
 		{"AITER_NO_COMPILE", "never run a compiler: use only prebuilt code", "off", ""},

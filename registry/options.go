@@ -26,6 +26,7 @@ type Options struct {
 	Roots       []string        // more folders like Root
 	Config      string          // AITER_CONFIG: the configuration in the only root, relative to it
 	Targets     []target.Target // GPU_ARCHS: preferred targets; a device gets the first that it runs
+	AIter       string          // AITER_CHECKOUT: the absolute path of a checkout of AMD's AIter; see Modules
 	Jobs        int             // MAX_JOBS: compilers at a time
 	Rebuild     bool            // AITER_REBUILD: compile everything again
 	Trust       bool            // AITER_TRUST_JIT_DIR: use caches that other users can change
@@ -48,7 +49,8 @@ type Options struct {
 	// module_aiter_ffi, it is a complete tree of aiter, and replaces the built-in modules and headers. A
 	// configuration with "builtin = false" does the same.
 	//
-	// AITER_CHECKOUT, the absolute path of a checkout of AMD's AIter, adds operators that are built from its sources.
+	// AIter adds operators that are built from the sources of a checkout of AMD's AIter. Calls of prebuilt code do not read the checkout,
+	// so the folder need not exist.
 	Modules []Source
 
 	// NoBuiltin leaves out the operators of aiter. Their headers and the support module stay.
@@ -140,8 +142,9 @@ func (o Options) resolve() (Options, settings.Settings, error) {
 		roots = append([]string{o.Root}, roots...)
 	}
 	s, err := settings.Settings{
-		CacheDir: o.CacheDir, Path: o.Path, Limits: o.Limits, Roots: roots, Config: o.Config, Sources: o.Modules, NoBuiltin: o.NoBuiltin,
-		Jobs: o.Jobs, Rebuild: o.Rebuild, NoCompile: o.NoCompile, Trust: o.Trust,
+		CacheDir: o.CacheDir, Path: o.Path, Limits: o.Limits, Roots: roots, Config: o.Config, Sources: o.Modules, AIter: o.AIter,
+		NoBuiltin: o.NoBuiltin,
+		Jobs:      o.Jobs, Rebuild: o.Rebuild, NoCompile: o.NoCompile, Trust: o.Trust,
 		Timeout: o.Timeout, LockTimeout: o.LockTimeout, Remote: o.Remote, Observer: o.Observer, Logger: o.Logger, Getenv: o.Getenv,
 	}.Resolve()
 	errs := []error{err}

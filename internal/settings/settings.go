@@ -42,6 +42,7 @@ type Settings struct {
 	Roots       []string      // AITER_META_DIR: folders with sources; nil: the variable decides
 	Config      string        // AITER_CONFIG: the configuration in the only root, relative to it
 	Sources     []Source      // modules besides those of aiter
+	AIter       string        // AITER_CHECKOUT: the absolute path of a checkout of AMD's AIter; see [CheckoutVariable]
 	NoBuiltin   bool          // leave out the modules in the program, except the support library
 	Jobs        int           // MAX_JOBS: compilers at a time
 	Rebuild     bool          // AITER_REBUILD: compile everything again
@@ -90,8 +91,11 @@ func (s Settings) Resolve() (Settings, error) {
 	return s, errors.Join(append(errs, errLimits, errLog)...)
 }
 
-// env returns the value of an environment variable.
+// env returns the value of an environment variable. Configurations name [CheckoutVariable], so AIter is its value.
 func (s Settings) env(name string) string {
+	if name == CheckoutVariable && s.AIter != "" {
+		return s.AIter
+	}
 	if s.Getenv == nil {
 		return os.Getenv(name)
 	}

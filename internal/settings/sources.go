@@ -119,7 +119,7 @@ func (s Settings) allSources() ([]Source, error) {
 		return s.Sources, nil
 	}
 	if !filepath.IsAbs(dir) {
-		return nil, &EnvironmentError{CheckoutVariable, dir, errors.New("expected an absolute path of a checkout of AIter")}
+		return nil, &EnvironmentError{CheckoutVariable, dir, errors.New("expected an absolute path of a checkout of AIter (Options.AIter)")}
 	}
 	files, err := Upstream()
 	if err != nil {

@@ -20,6 +20,11 @@ func TestCheckout(t *testing.T) {
 			t.Errorf("AITER_CHECKOUT=%q: has %s is %t, want %t", value, module, !want, want)
 		}
 	}
+	// The field replaces the variable.
+	config, err := settings.Settings{AIter: "/field", Getenv: variables(map[string]string{"AITER_CHECKOUT": "relative"})}.LoadConfig()
+	if err != nil || !config.Has(module) {
+		t.Errorf("AIter: error %v, want a configuration with %s", err, module)
+	}
 	s := settings.Settings{Getenv: variables(map[string]string{"AITER_CHECKOUT": "aiter"})}
 	var bad *settings.EnvironmentError
 	if _, err := s.LoadConfig(); !errors.As(err, &bad) || bad.Name != "AITER_CHECKOUT" {
