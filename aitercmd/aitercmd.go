@@ -42,7 +42,7 @@ type Program struct {
 	// NoBuiltin leaves out the operators of aiter.
 	NoBuiltin bool
 	// Operators declare the cases and references of operators in Modules. The commands test, bench, tune, profile,
-	// run --verify and watch --test need them; other commands do not.
+	// run --verify and watch --test need them; other commands do not. AITER_VERIFY compares calls with the references.
 	Operators []optests.Operator
 }
 
@@ -128,6 +128,15 @@ func (p Program) check() error {
 		names[op.Name] = true
 	}
 	return nil
+}
+
+// references returns the references of the declared operators, with which AITER_VERIFY compares calls.
+func (p Program) references() map[string]registry.Reference {
+	list := map[string]registry.Reference{}
+	for _, op := range p.Operators {
+		list[op.Name] = op.Verification()
+	}
+	return list
 }
 
 // checkLineBreaks returns an error for arguments and variables with a line break. The text

@@ -125,7 +125,7 @@ func (a *app) openRegistry(ctx context.Context, observer jit.Observer, targets .
 		Modules: s.Sources, Roots: s.Roots, Config: s.Config, NoBuiltin: s.NoBuiltin,
 		CacheDir: s.CacheDir, Path: s.Path, Limits: s.Limits, Getenv: a.withoutReload,
 		Targets: append([]target.Target{}, targets...), Observer: observer,
-		Remote: s.Remote, Logger: s.Logger, Trace: a.trace,
+		Remote: s.Remote, Logger: s.Logger, Trace: a.trace, References: a.program.references(),
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/aiter-go/aiter/jit/schema"
+	"github.com/aiter-go/aiter/registry"
 	"github.com/aiter-go/aiter/tensor"
 )
 
@@ -62,6 +63,34 @@ type Inputs struct {
 func (in Inputs) Shape(arg string) []int64 {
 	t, _ := in.Call.Args[arg].(TensorArg)
 	return t.Shape
+}
+
+// Verification returns the operator's reference for [registry.Options.References].
+func (o Operator) Verification() registry.Reference {
+	compute := func(args map[string]any) (map[string][]float64, error) {
+		in := Inputs{Call: Call{Args: map[string]any{}}, Values: map[string][]float64{}}
+		for name, v := range args {
+			t, ok := v.(*tensor.Tensor)
+			if !ok {
+				in.Call.Args[name] = v
+				continue
+			}
+			if in.Call.Args[name] = nil; t == nil {
+				continue
+			}
+			values, err := t.Float64s()
+			if err != nil {
+				return nil, err
+			}
+			in.Values[name] = values
+			in.Call.Args[name] = TensorArg{DType: t.DType(), Shape: t.Shape()}
+		}
+		return o.Reference(in), nil
+	}
+	return registry.Reference{Compute: compute, Tolerance: func(arg string, dt tensor.DType) (rel, abs float64) {
+		t := o.toleranceOf(arg)(dt)
+		return t.Rel, t.Abs
+	}}
 }
 
 // String returns a name of the case for tests.

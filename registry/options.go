@@ -69,7 +69,7 @@ type Options struct {
 	// [fleet.Open]: https://pkg.go.dev/github.com/aiter-go/aiter/fleet#Open
 	Remote jit.OpenSource
 
-	// Verify (AITER_VERIFY) checks every call against the CPU. The registry copies
+	// Verify (AITER_VERIFY) checks every call against the CPU, or against its reference. The registry copies
 	// the arguments to the host, calls the operator and waits for it, calls the CPU
 	// build on the copies, and compares all arguments that the schema marks as
 	// written, states and in-place arguments included. The tolerance is that of the
@@ -79,6 +79,10 @@ type Options struct {
 	// cannot be used while a stream is captured, or while other code writes to the
 	// arguments.
 	Verify bool
+
+	// References are references of operators by name, with which Verify compares their calls in place of the CPU build. Their modules need
+	// no CPU target, and no C++ compiler.
+	References map[string]Reference
 
 	// Tune (AITER_TUNE) uses the launch parameters that aiterctl tune, or [Op.KeepTuning], stores with the code in CacheDir or
 	// Path. They hold for one device, its driver, the library and a shape class; other calls use the operator's own launch plan.

@@ -27,14 +27,15 @@ import (
 
 // Registry is a set of operators. It is safe for concurrent use.
 type Registry struct {
-	current   atomic.Pointer[generation]
-	devices   *device.Devices
-	preferred []target.Target // from Options.Targets
-	verify    bool            // from Options.Verify
-	tune      bool            // from Options.Tune
-	observer  jit.Observer    // from Options.Observer; may be nil
-	tracer    CallTracer      // the observer that follows calls, nil if there is none
-	reload    *reloader       // nil unless Options.Reload
+	current    atomic.Pointer[generation]
+	devices    *device.Devices
+	preferred  []target.Target      // from Options.Targets
+	verify     bool                 // from Options.Verify
+	tune       bool                 // from Options.Tune
+	observer   jit.Observer         // from Options.Observer; may be nil
+	tracer     CallTracer           // the observer that follows calls, nil if there is none
+	reload     *reloader            // nil unless Options.Reload
+	references map[string]Reference // from Options.References
 
 	hostOptions HostOptions
 	trace       *trace.Recorder                    // nil without one
@@ -71,13 +72,14 @@ func Open(ctx context.Context, opts Options) (*Registry, error) {
 		return nil, err
 	}
 	r := &Registry{
-		devices:   devices,
-		preferred: opts.Targets,
-		verify:    opts.Verify,
-		tune:      opts.Tune,
-		observer:  opts.Observer,
-		tracer:    callTracerOf(opts.Observer),
-		targets:   map[tensor.Device]target.Target{},
+		devices:    devices,
+		preferred:  opts.Targets,
+		verify:     opts.Verify,
+		references: opts.References,
+		tune:       opts.Tune,
+		observer:   opts.Observer,
+		tracer:     callTracerOf(opts.Observer),
+		targets:    map[tensor.Device]target.Target{},
 
 		hostOptions: opts.Host,
 		trace:       opts.Trace,

@@ -13,17 +13,21 @@ import (
 )
 
 // VerifyError reports that an operator wrote different results on the device of its
-// arguments and on the CPU. The arguments hold the device's results.
+// arguments and on the CPU, or other results than its reference. The arguments hold the device's results.
 type VerifyError struct {
-	Op, Arg string
-	Device  tensor.Device // computed Got; the CPU computed Want
+	Op, Arg   string
+	Device    tensor.Device // computed Got
+	Reference bool          // Want is of the operator's reference, else of the CPU
 	verify.Difference
 	Tolerance verify.Tolerance
 }
 
 func (e *VerifyError) Error() string {
 	other := "the CPU"
-	if e.Device.IsHost() {
+	switch {
+	case e.Reference:
+		other = "the reference"
+	case e.Device.IsHost():
 		other = "a second run"
 	}
 	return fmt.Sprintf("%s: verification: argument %s: element %v on %s is %g, expected %g from %s (allowed error %s); "+
@@ -32,7 +36,7 @@ func (e *VerifyError) Error() string {
 }
 
 // UnverifiedError reports a call that could not be verified: its arguments could not
-// be copied to the host, or the operator's CPU build is missing or fails.
+// be copied to the host, or the operator has no reference and its CPU build is missing or fails.
 type UnverifiedError struct {
 	Op     string
 	Called bool // the operator has run, and its arguments hold the results
@@ -44,16 +48,16 @@ func (e *UnverifiedError) Error() string {
 	if e.Called {
 		state = "the operator was called, and its arguments hold the results"
 	}
-	return fmt.Sprintf("%s: this call cannot be verified on the CPU (%s): %v; unset AITER_VERIFY (Options.Verify) to call it without "+
+	return fmt.Sprintf("%s: this call cannot be verified (%s): %v; unset AITER_VERIFY (Options.Verify) to call it without "+
 		"verification", e.Op, state, e.Err)
 }
 
 // Unwrap returns the cause.
 func (e *UnverifiedError) Unwrap() error { return e.Err }
 
-// callVerified calls the operator, then its CPU build on copies of the original
+// callVerified calls the operator, then its reference or CPU build on copies of the original
 // arguments, and compares all arguments that the schema marks as written: outputs,
-// states and in-place arguments. It compares the results too.
+// states and in-place arguments. With the CPU build it compares the results too.
 func (o *opVersion) callVerified(ctx context.Context, args []any, params *ffi.Params, result *ffi.Any) error {
 	if err := o.usable(ctx); err != nil {
 		return err
@@ -68,9 +72,11 @@ func (o *opVersion) callVerified(ctx context.Context, args []any, params *ffi.Pa
 	if err != nil {
 		return err
 	}
-	onHost, err := o.binding(ctx, tensor.Host(), o.key(args))
-	if err != nil {
-		return &UnverifiedError{Op: o.Name(), Err: err}
+	var onHost binding
+	if !o.reg.hasReference(o.Name()) {
+		if onHost, err = o.binding(ctx, tensor.Host(), o.key(args)); err != nil {
+			return &UnverifiedError{Op: o.Name(), Err: err}
+		}
 	}
 	onDevice, err := o.binding(ctx, dev, o.key(args))
 	if err != nil {
@@ -100,6 +106,9 @@ func (o *opVersion) callVerified(ctx context.Context, args []any, params *ffi.Pa
 	}
 	if result != nil {
 		*result = returned
+	}
+	if ref, ok := o.reg.references[o.Name()]; ok {
+		return o.compareWithReference(ref, queue, args, before)
 	}
 	return o.compareWithCPU(onHost, queue, args, before, returned)
 }
@@ -150,24 +159,13 @@ func (o *opVersion) writtenTensors(tensors []*tensor.Tensor) []*tensor.Tensor {
 	return out
 }
 
-// compare compares the device's results with the CPU's. The error joins one
-// *VerifyError for each argument that differs.
+// compare compares the device's results with the CPU's.
 func (o *opVersion) compare(dev tensor.Device, got, want []*tensor.Tensor) error {
-	var errs []error
-	for i, g := range got {
-		if g == nil {
-			continue
-		}
-		arg := o.decl.Schema.Args[i].Name
+	return o.compareEach(dev, false, got, func(i int, arg string, g *tensor.Tensor) (*verify.Difference, verify.Tolerance, error) {
 		tol := o.tolerance(arg, g.DType())
 		d, err := verify.Compare(g, want[i], tol)
-		if err != nil {
-			errs = append(errs, &UnverifiedError{Op: o.Name(), Called: true, Err: &TensorError{Op: o.Name(), Arg: arg, Err: err}})
-		} else if d != nil {
-			errs = append(errs, &VerifyError{Op: o.Name(), Arg: arg, Device: dev, Difference: *d, Tolerance: tol})
-		}
-	}
-	return errors.Join(errs...)
+		return d, tol, err
+	})
 }
 
 // tolerance returns the argument's tolerance in the configuration, else that of the

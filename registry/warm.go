@@ -44,12 +44,17 @@ func (r *Registry) Warm(ctx context.Context, dev tensor.Device, names ...string)
 	if err != nil {
 		return err
 	}
-	if host := target.Host(); r.verify && !slices.Contains(targets, host) {
-		targets = append(slices.Clone(targets), host)
-	}
 	reqs, err := requestsOf(list, targets)
 	if err != nil {
 		return err
+	}
+	if host := target.Host(); r.verify && !slices.Contains(targets, host) {
+		verified := slices.DeleteFunc(slices.Clone(list), func(s selection) bool { return r.hasReference(s.op.Name()) })
+		onHost, err := requestsOf(verified, []target.Target{host})
+		if err != nil {
+			return err
+		}
+		reqs = append(reqs, onHost...)
 	}
 	return r.warm(ctx, reqs, native)
 }
@@ -170,7 +175,7 @@ func runsHere(t target.Target, native []target.Target) bool {
 // Ready reports whether this process has built and loaded all code that calls of the named operators on a device need, so that
 // no call compiles. Names are those of [Registry.Warm]: a name with values of axes stands for calls with these values. Without
 // names Ready reports this for all operators. The zero Device stands for the same devices as in Warm. Warm builds all of this
-// code; a call builds only the part that it needs. With [Options.Verify] the code for the CPU must be ready too. Ready returns
+// code; a call builds only the part that it needs. With [Options.Verify] the code for the CPU of operators without a reference must be ready too. Ready returns
 // false for an unknown operator or value, and for a device that neither Warm nor a call has used. It never blocks and reads no
 // file.
 func (r *Registry) Ready(dev tensor.Device, names ...string) bool {
@@ -181,9 +186,6 @@ func (r *Registry) Ready(dev tensor.Device, names ...string) bool {
 		return false
 	}
 	targets := r.knownTargets(dev)
-	if r.verify {
-		targets = append(targets, target.Host())
-	}
 	gen := r.current.Load()
 	if len(names) == 0 {
 		names = slices.DeleteFunc(slices.Collect(maps.Keys(gen.ops)), func(name string) bool { return gen.op(name) == nil })
@@ -196,6 +198,9 @@ func (r *Registry) Ready(dev tensor.Device, names ...string) bool {
 		}
 		s := selection{gen.versions[op.index], values}
 		if slices.ContainsFunc(targets, func(t target.Target) bool { return !r.isReady(s, t) }) {
+			return false
+		}
+		if r.verify && !r.hasReference(name) && !r.isReady(s, target.Host()) {
 			return false
 		}
 	}

@@ -147,3 +147,49 @@ func (d *Difference) add(shape []int64, i int64, got, want float64) {
 		d.MaxError = math.Inf(1)
 	}
 }
+
+// CompareValues is Compare with the values of a reference, which are not rounded to the type. Integers may differ by the tolerance too.
+// A value beyond the range of the type equals an infinity. want has an element for each of got, row-major.
+func CompareValues(got *tensor.Tensor, want []float64, tol Tolerance) (*Difference, error) {
+	values, err := got.Float64s()
+	if err != nil {
+		return nil, err
+	}
+	if len(values) != len(want) {
+		return nil, fmt.Errorf("the reference returned %d elements, expected %d of a tensor of shape %v", len(want), len(values), got.Shape())
+	}
+	var rounded []float64
+	d := &Difference{Elements: got.Numel()}
+	for i, w := range want {
+		if tol.Allows(values[i], w) {
+			continue
+		}
+		if math.IsInf(values[i], 0) {
+			if rounded == nil {
+				if rounded, err = round(got, want); err != nil {
+					return nil, err
+				}
+			}
+			if rounded[i] == values[i] {
+				continue
+			}
+		}
+		d.add(got.Shape(), int64(i), values[i], w)
+	}
+	if d.Mismatches == 0 {
+		return nil, nil
+	}
+	return d, nil
+}
+
+// round returns values as a tensor of the type and shape of t has them.
+func round(t *tensor.Tensor, values []float64) ([]float64, error) {
+	r, err := tensor.New(t.DType(), t.Shape()...)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.SetFloat64s(values); err != nil {
+		return nil, err
+	}
+	return r.Float64s()
+}

@@ -1,0 +1,105 @@
+//go:build linux
+
+package registry_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aiter-go/aiter/registry"
+	"github.com/aiter-go/aiter/tensor"
+)
+
+// withReferences returns a registry that verifies calls of the shaky operators with references. No C++ compiler runs for a
+// verification, and each call runs the operator once.
+func withReferences(t *testing.T, references map[string]registry.Reference) *registry.Registry {
+	t.Helper()
+	return open(t, registry.Options{Root: shakyTree(t), Verify: true, References: references})
+}
+
+// oddCall makes an odd call, which changes element 5 of 9, and then an even one: all registries share the library, which counts.
+func oddCall(op *registry.Op, by float64) error {
+	call := func() error { return op.Call(context.Background(), ramp(9), ramp(9), 5, by) }
+	err := call()
+	_ = call()
+	return err
+}
+
+// copied is the reference of shaky_copy.
+func copied(args map[string]any) (map[string][]float64, error) {
+	values, err := args["x"].(*tensor.Tensor).Float64s()
+	return map[string][]float64{"out": values}, err
+}
+
+func TestReference(t *testing.T) {
+	var given map[string]any
+	r := withReferences(t, map[string]registry.Reference{"shaky_copy": {Compute: func(args map[string]any) (map[string][]float64, error) {
+		given = args
+		return copied(args)
+	}}})
+	op := lookup(t, r, "shaky_copy")
+	out, x := ramp(9), ramp(9)
+	err := op.Call(context.Background(), out, x, 5, 1.0)
+	var wrong *registry.VerifyError
+	if !errors.As(err, &wrong) || !wrong.Reference || wrong.Arg != "out" || !slices.Equal(wrong.Index, []int64{5}) || wrong.Got != 6 || wrong.Want != 5 {
+		t.Errorf("a wrong call: got %v, want a VerifyError of out at [5] with Reference", err)
+	} else if !strings.Contains(err.Error(), "is 6, expected 5 from the reference") {
+		t.Errorf("got %q", err)
+	}
+	if err := op.Call(context.Background(), out, x, 5, 1.0); err != nil {
+		t.Errorf("a right call: %v", err)
+	}
+	if names := slices.Sorted(maps.Keys(given)); !slices.Equal(names, []string{"at", "by", "out", "x"}) || given["x"] == any(x) {
+		t.Errorf("the reference got the arguments %v, want those of the schema with copies of tensors", names)
+	}
+}
+
+// A reference that fails, or that does not fit the tensors, is no verification.
+func TestReferenceThatFails(t *testing.T) {
+	refused := errors.New("no such mode")
+	for name, c := range map[string]struct {
+		compute func(map[string]any) (map[string][]float64, error)
+		want    string
+	}{
+		"error":   {func(map[string]any) (map[string][]float64, error) { return nil, refused }, "no such mode"},
+		"length":  {func(map[string]any) (map[string][]float64, error) { return map[string][]float64{"out": {1}}, nil }, "returned 1 elements, expected 9"},
+		"nothing": {func(map[string]any) (map[string][]float64, error) { return nil, nil }, ""},
+	} {
+		op := lookup(t, withReferences(t, map[string]registry.Reference{"shaky_copy": {Compute: c.compute}}), "shaky_copy")
+		err := oddCall(op, 1)
+		var unverified *registry.UnverifiedError
+		if c.want == "" {
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		} else if !errors.As(err, &unverified) || !unverified.Called || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want an UnverifiedError with %q", name, err, c.want)
+		}
+	}
+}
+
+// Tolerance replaces that of the configuration; an element beyond the type's range is infinite.
+func TestReferenceTolerance(t *testing.T) {
+	for allowed, right := range map[float64]bool{0.5: false, 1: true} {
+		op := lookup(t, withReferences(t, map[string]registry.Reference{"shaky_exact": {
+			Compute:   copied,
+			Tolerance: func(string, tensor.DType) (rel, abs float64) { return 0, allowed },
+		}}), "shaky_exact")
+		if err := oddCall(op, 1); (err == nil) != right {
+			t.Errorf("tolerance %g: %v", allowed, err)
+		}
+	}
+	op := lookup(t, withReferences(t, map[string]registry.Reference{"shaky_exact": {Compute: func(args map[string]any) (map[string][]float64, error) {
+		want, err := copied(args)
+		want["out"][5] = 1e300
+		return want, err
+	}}}), "shaky_exact")
+	if err := oddCall(op, math.Inf(1)); err != nil {
+		t.Errorf("1e300 in float32: %v", err)
+	}
+}
