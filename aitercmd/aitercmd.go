@@ -26,6 +26,7 @@ import (
 
 	"github.com/aiter-go/aiter/internal/term"
 	optests "github.com/aiter-go/aiter/op_tests"
+	"github.com/aiter-go/aiter/op_tests/aiterops"
 	"github.com/aiter-go/aiter/registry"
 )
 
@@ -130,9 +131,9 @@ func (p Program) check() error {
 	return nil
 }
 
-// references returns the references of the declared operators, with which AITER_VERIFY compares calls.
+// references returns the references with which AITER_VERIFY compares calls: those of the declared operators, and of AIter's.
 func (p Program) references() map[string]registry.Reference {
-	list := map[string]registry.Reference{}
+	list := aiterops.References()
 	for _, op := range p.Operators {
 		list[op.Name] = op.Verification()
 	}

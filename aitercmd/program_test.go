@@ -117,6 +117,10 @@ func TestProgram(t *testing.T) {
 	wantCall(t, p, 0, "help exit-codes", "Exit codes of scaler")
 	wantCall(t, p, 0, "__complete test --case c", "columns 16")
 
+	t.Setenv("AITER_VERIFY", "1")
+	wantCall(t, p, 0, "run --case 16 --arch cpu")
+	wantCall(t, scaleProgram(3), 6, "run --case 16 --arch cpu", "expected", "from the reference")
+	t.Setenv("AITER_VERIFY", "")
 	wantCall(t, p, 2, "test --case 65",
 		`scaler: --case "65": no case has this text in its name; expected one of columns 1, columns 16, columns 64`, "scaler help shows")
 	wantCall(t, p, 2, "test --dtype float16", "none of these cases of scale has this type; expected float32")

@@ -44,7 +44,7 @@ func variables() []variable {
 		{"AITER_LOG_LEVEL", "trace, debug, info, warn or error", "warn", "log-level"},
 		{"AITER_REBUILD", "compile everything again", "off", ""},
 		{"AITER_NO_COMPILE", "never run a compiler: use only prebuilt code", "off", ""},
-		{"AITER_VERIFY", "the command run compares each call with the CPU build", "off", ""},
+		{"AITER_VERIFY", "the command run compares each call with the CPU build, or a float64 reference", "off", ""},
 		{"AITER_TUNE", "calls use the launch parameters that tune has kept; the command tune ignores it", "off", ""},
 		{"AITER_RELOAD", "hot reload in services; commands ignore it (see watch)", "off", ""},
 		{"AITER_NUM_THREADS", "threads of the CPU kernels, 1 to 1024", "the processors of the process", ""},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -72,7 +73,7 @@ func (o Operator) Verification() registry.Reference {
 		for name, v := range args {
 			t, ok := v.(*tensor.Tensor)
 			if !ok {
-				in.Call.Args[name] = v
+				in.Call.Args[name] = widened(v)
 				continue
 			}
 			if in.Call.Args[name] = nil; t == nil {
@@ -91,6 +92,17 @@ func (o Operator) Verification() registry.Reference {
 		t := o.toleranceOf(arg)(dt)
 		return t.Rel, t.Abs
 	}}
+}
+
+// widened returns a number of any size as the int or float64 of a [Call].
+func widened(v any) any {
+	switch r := reflect.ValueOf(v); {
+	case r.CanInt():
+		return int(r.Int())
+	case r.CanFloat():
+		return r.Float()
+	}
+	return v
 }
 
 // String returns a name of the case for tests.

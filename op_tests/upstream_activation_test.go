@@ -3,18 +3,16 @@
 package optests_test
 
 import (
-	"math"
-	"slices"
-
 	optests "github.com/aiter-go/aiter/op_tests"
+	"github.com/aiter-go/aiter/op_tests/aiterops"
 	"github.com/aiter-go/aiter/tensor"
 )
 
 // activationModules declares AIter's elementwise operators, with and without a gate.
 func activationModules() []upstreamModule {
 	unary := upstreamModule{name: "module_aiter_unary", more: []string{"gfx1100"}}
-	for name, f := range map[string]func(float64) float64{"aiter_sigmoid": sigmoid, "aiter_tanh": math.Tanh} {
-		op := optests.Operator{Name: name, Reference: each(f)}
+	for _, name := range []string{"aiter_sigmoid", "aiter_tanh"} {
+		op := aiterops.Operator(name)
 		for n, dt := range upstreamFloats() {
 			for _, shape := range [][]int64{{8, 16}, {2, 16, int64(8 * (n + 1))}} {
 				op.Cases = append(op.Cases, optests.Call{Args: map[string]any{"out": optests.TensorArg{DType: dt, Shape: shape},
@@ -24,11 +22,9 @@ func activationModules() []upstreamModule {
 		unary.ops = append(unary.ops, op)
 	}
 	activation := upstreamModule{name: "module_aiter_activation"}
-	for name, f := range map[string]func(x, gate float64) float64{
-		"silu": func(x, gate float64) float64 { return x * sigmoid(x) * gate },
-		"gelu": func(x, gate float64) float64 { return gelu(x) * gate }, "swiglu": swiglu,
-	} {
-		plain := optests.Operator{Name: "aiter_" + name + "_and_mul", Reference: gated(f), Cases: gatedCases(false)}
+	for _, name := range []string{"silu", "gelu", "swiglu"} {
+		plain, bias := aiterops.Operator("aiter_"+name+"_and_mul"), aiterops.Operator("aiter_"+name+"_and_mul_bias")
+		plain.Cases, bias.Cases = gatedCases(false), gatedCases(true)
 		if name == "silu" {
 			for _, dt := range upstreamFloats() {
 				c := gatedCall(dt, dt, 2, 64)
@@ -36,18 +32,17 @@ func activationModules() []upstreamModule {
 				plain.Cases = append(plain.Cases, c)
 			}
 		}
-		activation.ops = append(activation.ops, plain,
-			optests.Operator{Name: "aiter_" + name + "_and_mul_bias", Reference: gated(f), Cases: gatedCases(true)})
+		activation.ops = append(activation.ops, plain, bias)
 	}
-	fast := optests.Operator{Name: "aiter_gelu_fast", Reference: each(geluTanh)}
+	fast, byTanh := aiterops.Operator("aiter_gelu_fast"), aiterops.Operator("aiter_gelu_tanh_and_mul")
 	for _, dt := range upstreamFloats()[1:] {
 		for _, n := range []int64{24, 2048} {
 			x := optests.TensorArg{DType: dt, Shape: []int64{n}}
 			fast.Cases = append(fast.Cases, optests.Call{Args: map[string]any{"out": x, "input": x}})
 		}
 	}
-	activation.ops = append(activation.ops, fast, optests.Operator{Name: "aiter_gelu_tanh_and_mul", Cases: gatedCases(false),
-		Reference: gated(func(x, gate float64) float64 { return geluTanh(x) * gate })})
+	byTanh.Cases = gatedCases(false)
+	activation.ops = append(activation.ops, fast, byTanh)
 	return []upstreamModule{unary, activation}
 }
 
@@ -75,58 +70,4 @@ func gatedCases(bias bool) []optests.Call {
 		}
 	}
 	return list
-}
-
-func each(f func(float64) float64) func(optests.Inputs) map[string][]float64 {
-	return func(in optests.Inputs) map[string][]float64 {
-		out := slices.Clone(in.Values["input"])
-		for i := range out {
-			out[i] = f(out[i])
-		}
-		return map[string][]float64{"out": out}
-	}
-}
-
-// gated applies f to the halves of each row, after the addition of the bias of the row's expert. Rows of no expert are 0.
-func gated(f func(x, gate float64) float64) func(optests.Inputs) map[string][]float64 {
-	return func(in optests.Inputs) map[string][]float64 {
-		d := int(in.Shape("out")[1])
-		out := make([]float64, 0, d*int(in.Shape("out")[0]))
-		limit, _ := in.Call.Args["limit"].(float64)
-		for row := range int(in.Shape("out")[0]) {
-			x := slices.Clone(in.Values["input"][row*2*d:][:2*d])
-			expert := 0
-			if ids := in.Values["expert_ids"]; ids != nil {
-				expert = int(ids[row])
-				for i := range x {
-					if expert >= 0 {
-						x[i] += in.Values["bias"][expert*2*d+i]
-					}
-				}
-			}
-			for i := range d {
-				u, v := x[i], x[d+i]
-				if limit > 0 {
-					u, v = min(u, limit), max(-limit, min(v, limit))
-				}
-				if expert < 0 {
-					out = append(out, 0)
-				} else {
-					out = append(out, f(u, v))
-				}
-			}
-		}
-		return map[string][]float64{"out": out}
-	}
-}
-
-func swiglu(x, gate float64) float64 {
-	x, gate = min(x, 7), max(-7, min(gate, 7))
-	return x * sigmoid(1.702*x) * (gate + 1)
-}
-
-func gelu(v float64) float64 { return v / 2 * (1 + math.Erf(v/math.Sqrt2)) }
-
-func geluTanh(v float64) float64 {
-	return v / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(v+0.044715*v*v*v)))
 }

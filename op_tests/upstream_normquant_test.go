@@ -3,21 +3,17 @@
 package optests_test
 
 import (
-	"math"
-	"slices"
-
 	targets "github.com/aiter-go/aiter/jit/target"
 	optests "github.com/aiter-go/aiter/op_tests"
+	"github.com/aiter-go/aiter/op_tests/aiterops"
 	"github.com/aiter-go/aiter/registry"
 	"github.com/aiter-go/aiter/tensor"
 )
 
 // normQuantModule declares AIter's RMSNorm with 8-bit results. There is one size for each number of elements that a thread may have.
 func normQuantModule(to targets.Target) upstreamModule {
-	plain := optests.Operator{Name: "aiter_rmsnorm", Reference: normed}
-	add := optests.Operator{Name: "aiter_add_rmsnorm", Reference: normed}
-	quant := optests.Operator{Name: "aiter_rmsnorm_quant", Tolerance: normQuantTolerance, Reference: normQuantized}
-	addQuant := optests.Operator{Name: "aiter_add_rmsnorm_quant", Tolerance: normQuantTolerance, Reference: normQuantized}
+	plain, add := aiterops.Operator("aiter_rmsnorm"), aiterops.Operator("aiter_add_rmsnorm")
+	quant, addQuant := aiterops.Operator("aiter_rmsnorm_quant"), aiterops.Operator("aiter_add_rmsnorm_quant")
 	float8 := registry.Float8E4M3(to)
 	for n, dt := range upstreamFloats()[1:] {
 		of := func(dt tensor.DType, shape ...int64) optests.TensorArg {
@@ -94,43 +90,4 @@ func normQuantTolerance(name string, dt tensor.DType) optests.Tolerance {
 		return optests.Tolerance{Abs: 1.001} // 126.999 is 126
 	}
 	return quantTolerance(name, dt)
-}
-
-// normQuantized divides the elements of groups of a normalized row by the largest, in units of the largest 8-bit value.
-func normQuantized(in optests.Inputs) map[string][]float64 {
-	want := normed(in)
-	out, scale := in.Call.Args["out"].(optests.TensorArg), in.Call.Args["scale"].(optests.TensorArg)
-	most := largest8Bit[out.DType]
-	rows, columns := int(in.Shape("input")[0]), int(in.Shape("input")[1])
-	group := in.Call.Args["group_size"].(int)
-	powers, shuffle := scale.DType == tensor.UInt8, in.Call.Args["shuffle_scale"] == true && group > 0
-	if group == 0 {
-		group = columns
-	}
-	groups := columns / group
-	values, scales := slices.Clone(want["out"]), make([]float64, rows*groups)
-	for i := range rows * groups {
-		part, x, y := values[i*group:][:group], i/groups, i%groups
-		s := 0.0
-		for _, v := range part {
-			s = max(s, math.Abs(v)/most)
-		}
-		kept := s
-		if powers {
-			exponent := math.Ceil(math.Log2(s))
-			s, kept = math.Exp2(exponent), exponent+127
-		}
-		for j := range part {
-			part[j] /= s
-		}
-		at := i
-		if shuffle && powers && group == 32 {
-			tile := (x/32*(groups/8) + y/8) * 256
-			at = tile + y%4*64 + x%16*4 + y%8/4*2 + x%32/16
-		} else if shuffle {
-			at = y*rows + x
-		}
-		scales[at] = kept
-	}
-	return map[string][]float64{"out": values, "scale": scales, "residual_out": want["residual_out"]}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/aiter-go/aiter/jit"
 	targets "github.com/aiter-go/aiter/jit/target"
 	optests "github.com/aiter-go/aiter/op_tests"
+	"github.com/aiter-go/aiter/op_tests/aiterops"
 	"github.com/aiter-go/aiter/registry"
 	"github.com/aiter-go/aiter/tensor"
 )
@@ -50,6 +51,11 @@ func TestUpstream(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reg.Close()
+	verifying, err := registry.Open(t.Context(), registry.Options{Getenv: env, Verify: true, References: aiterops.References()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer verifying.Close()
 	all, err := reg.Devices().All()
 	if err != nil {
 		t.Log(err)
@@ -84,6 +90,10 @@ func TestUpstream(t *testing.T) {
 			}
 			for _, op := range m.ops {
 				optests.Run(t, reg, op, all[i].Device)
+				if _, ok := aiterops.References()[op.Name]; ok { // AITER_VERIFY
+					op.Cases = op.Cases[:min(len(op.Cases), 4)]
+					t.Run("verified", func(t *testing.T) { optests.Run(t, verifying, op, all[i].Device) })
+				}
 				if len(op.Cases) > 0 {
 					t.Run(op.Name+"/wrong", func(t *testing.T) { calls += wrongNativeCalls(t, reg, op, all[i].Device) })
 				}
@@ -156,10 +166,10 @@ func upstreamModules(to targets.Target) []upstreamModule {
 // upstreamOps declares the operators with float64 references.
 func upstreamOps() []optests.Operator {
 	ops := []optests.Operator{
-		{Name: "aiter_rotary_embedding_fwd", Reference: rotated}, {Name: "aiter_batched_rotary_embedding", Reference: rotated},
+		aiterops.Operator("aiter_rotary_embedding_fwd"), aiterops.Operator("aiter_batched_rotary_embedding"),
 		{Name: "aiter_causal_conv1d_update", Reference: convolved},
-		{Name: "aiter_rms_norm", Reference: normed}, {Name: "aiter_fused_add_rms_norm", Reference: normed},
-		{Name: "aiter_add_rms_norm", Reference: normed}, {Name: "aiter_gdr_decode_packed_bf16", Reference: gatedDelta},
+		aiterops.Operator("aiter_rms_norm"), aiterops.Operator("aiter_fused_add_rms_norm"), aiterops.Operator("aiter_add_rms_norm"),
+		{Name: "aiter_gdr_decode_packed_bf16", Reference: gatedDelta},
 	}
 	for n, dt := range []tensor.DType{tensor.Float32, tensor.Float16, tensor.BFloat16} {
 		of := func(shape ...int64) optests.TensorArg { return optests.TensorArg{DType: dt, Shape: shape} }
@@ -211,35 +221,6 @@ func normal(r *rand.Rand, values []float64) {
 	}
 }
 
-// rotated rotates pairs of the elements of a head by the angle of the token's position.
-func rotated(in optests.Inputs) map[string][]float64 {
-	neox, last := in.Call.Args["is_neox"].(bool), in.Call.Args["is_nope_first"].(bool)
-	half, want := int(in.Shape("cos_cache")[1]), map[string][]float64{}
-	for _, name := range []string{"query", "key"} {
-		out, width := slices.Clone(in.Values[name]), int(in.Shape(name)[1])
-		for head := 0; head < len(out); head += 16 {
-			token := head / width
-			p := int(in.Values["positions"][token])
-			if offsets := in.Values["cos_sin_cache_offsets"]; offsets != nil {
-				p += int(offsets[token])
-			}
-			for i := range half {
-				a, b := head+2*i, head+2*i+1
-				if neox {
-					a, b = head+i, head+i+half
-				}
-				if last {
-					a, b = a+16-2*half, b+16-2*half
-				}
-				c, s, u, v := in.Values["cos_cache"][p*half+i], in.Values["sin_cache"][p*half+i], out[a], out[b]
-				out[a], out[b] = u*c-v*s, v*c+u*s
-			}
-		}
-		want[name] = out
-	}
-	return want
-}
-
 func sigmoid(v float64) float64 { return 1 / (1 + math.Exp(-v)) }
 
 // convolved appends x to the state of each channel, and filters it.
@@ -261,32 +242,6 @@ func convolved(in optests.Inputs) map[string][]float64 {
 		state = append(state, line[n:]...)
 	}
 	return map[string][]float64{"out": out, "conv_state": state}
-}
-
-// normed is RMSNorm, after the addition of a residual if there is one.
-func normed(in optests.Inputs) map[string][]float64 {
-	x, weight := slices.Clone(in.Values["input"]), in.Values["weight"]
-	residual := in.Values["residual"]
-	if residual == nil {
-		residual = in.Values["residual_in"]
-	}
-	for i := range residual {
-		x[i] += residual[i]
-	}
-	out, gemma := slices.Clone(x), 0.0
-	if in.Call.Args["gemma_norm"] == true {
-		gemma = 1
-	}
-	for row := range slices.Chunk(out, len(weight)) {
-		sum := 0.0
-		for _, v := range row {
-			sum += v * v
-		}
-		for i := range row {
-			row[i] *= (weight[i] + gemma) / math.Sqrt(sum/float64(len(row))+in.Call.Args["epsilon"].(float64))
-		}
-	}
-	return map[string][]float64{"out": out, "input": out, "residual": x, "residual_out": x}
 }
 
 // gatedDelta is a step of the gated delta rule of one sequence, whose state is in slot 1.
