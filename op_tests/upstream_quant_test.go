@@ -34,6 +34,19 @@ func quantModule(to targets.Target) upstreamModule {
 			}
 		}
 	}
+	// Rows from num_rows * num_rows_factor on keep their values, and scale_ub changes nothing.
+	for n, dt := range upstreamFloats()[1:] {
+		kept := func(_ *rand.Rand, values []float64) {
+			for i := range values {
+				values[i] = float64(i % 3)
+			}
+		}
+		rows.Cases = append(rows.Cases, optests.Call{Seed: uint64(n), Args: map[string]any{
+			"out":    optests.TensorArg{DType: tensor.Int8, Shape: []int64{6, 48}, Fill: kept},
+			"input":  optests.TensorArg{DType: dt, Shape: []int64{6, 48}},
+			"scales": optests.TensorArg{DType: tensor.Float32, Shape: []int64{6, 1}, Fill: kept}, "scale_ub": numbers(tensor.Float32, 1.5),
+			"num_rows": numbers(tensor.Int32, 2), "num_rows_factor": 2}})
+	}
 	m := upstreamModule{name: "module_aiter_quant", ops: []optests.Operator{fixed, whole, rows}}
 	quantizedGroups(&m, to)
 	return m
