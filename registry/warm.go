@@ -175,9 +175,9 @@ func runsHere(t target.Target, native []target.Target) bool {
 // Ready reports whether this process has built and loaded all code that calls of the named operators on a device need, so that
 // no call compiles. Names are those of [Registry.Warm]: a name with values of axes stands for calls with these values. Without
 // names Ready reports this for all operators. The zero Device stands for the same devices as in Warm. Warm builds all of this
-// code; a call builds only the part that it needs. With [Options.Verify] the code for the CPU of operators without a reference must be ready too. Ready returns
-// false for an unknown operator or value, and for a device that neither Warm nor a call has used. It never blocks and reads no
-// file.
+// code; a call builds only the part that it needs. With [Options.Verify] the code for the CPU of operators without a reference
+// must be ready too. Ready returns false for an unknown operator or value, and for a device that neither Warm nor a call has
+// used. It never blocks and reads no file.
 func (r *Registry) Ready(dev tensor.Device, names ...string) bool {
 	if r.calls.closed.Load() {
 		return false
