@@ -46,7 +46,8 @@ func TestReference(t *testing.T) {
 	out, x := ramp(9), ramp(9)
 	err := op.Call(context.Background(), out, x, 5, 1.0)
 	var wrong *registry.VerifyError
-	if !errors.As(err, &wrong) || !wrong.Reference || wrong.Arg != "out" || !slices.Equal(wrong.Index, []int64{5}) || wrong.Got != 6 || wrong.Want != 5 {
+	if !errors.As(err, &wrong) || !wrong.Reference || wrong.Arg != "out" || !slices.Equal(wrong.Index, []int64{5}) || wrong.Got != 6 ||
+		wrong.Want != 5 {
 		t.Errorf("a wrong call: got %v, want a VerifyError of out at [5] with Reference", err)
 	} else if !strings.Contains(err.Error(), "is 6, expected 5 from the reference") {
 		t.Errorf("got %q", err)
@@ -66,8 +67,9 @@ func TestReferenceThatFails(t *testing.T) {
 		compute func(map[string]any) (map[string][]float64, error)
 		want    string
 	}{
-		"error":   {func(map[string]any) (map[string][]float64, error) { return nil, refused }, "no such mode"},
-		"length":  {func(map[string]any) (map[string][]float64, error) { return map[string][]float64{"out": {1}}, nil }, "returned 1 elements, expected 9"},
+		"error": {func(map[string]any) (map[string][]float64, error) { return nil, refused }, "no such mode"},
+		"length": {func(map[string]any) (map[string][]float64, error) { return map[string][]float64{"out": {1}}, nil },
+			"returned 1 elements, expected 9"},
 		"nothing": {func(map[string]any) (map[string][]float64, error) { return nil, nil }, ""},
 	} {
 		op := lookup(t, withReferences(t, map[string]registry.Reference{"shaky_copy": {Compute: c.compute}}), "shaky_copy")
@@ -94,11 +96,12 @@ func TestReferenceTolerance(t *testing.T) {
 			t.Errorf("tolerance %g: %v", allowed, err)
 		}
 	}
-	op := lookup(t, withReferences(t, map[string]registry.Reference{"shaky_exact": {Compute: func(args map[string]any) (map[string][]float64, error) {
+	beyond := func(args map[string]any) (map[string][]float64, error) {
 		want, err := copied(args)
 		want["out"][5] = 1e300
 		return want, err
-	}}}), "shaky_exact")
+	}
+	op := lookup(t, withReferences(t, map[string]registry.Reference{"shaky_exact": {Compute: beyond}}), "shaky_exact")
 	if err := oddCall(op, math.Inf(1)); err != nil {
 		t.Errorf("1e300 in float32: %v", err)
 	}

@@ -53,7 +53,8 @@ func TestReference(t *testing.T) {
 	rotated, err := aiterops.References()["aiter_rotary_embedding_fwd"].Compute(map[string]any{
 		"positions": must(tensor.Of([]int64{1}, 1)), "query": must(tensor.Of([]float32{1, 0, 5, 6}, 1, 4)),
 		"key": must(tensor.Of([]float32{0, 1}, 1, 2)), "head_size": heads,
-		"cos_cache": must(tensor.Of([]float32{1, 0}, 2, 1)), "sin_cache": must(tensor.Of([]float32{0, 1}, 2, 1)), "is_neox": true, "is_nope_first": false,
+		"cos_cache": must(tensor.Of([]float32{1, 0}, 2, 1)), "sin_cache": must(tensor.Of([]float32{0, 1}, 2, 1)),
+		"is_neox": true, "is_nope_first": false,
 	})
 	if err != nil {
 		t.Fatal(err)
