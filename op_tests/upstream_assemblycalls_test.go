@@ -52,7 +52,7 @@ func (c assemblyCall) check(t *testing.T, reg *registry.Registry, l *launches, f
 	kernel, shape, _ := strings.Cut(launch, " ")
 	want, err := os.ReadFile(filepath.Join(folder, c.object))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s: launch of %q: %v", c.op, launch, err)
 	}
 	if !strings.Contains(kernel, c.kernel) || shape != c.grid+" 256 1 1" || !bytes.HasPrefix(want, code) || len(code) < 64 {
 		t.Errorf("%s: launch of %q with %d bytes of code, want %q with the grid %s and the file %s of %d bytes", c.op, launch, len(code),
@@ -159,6 +159,14 @@ func assemblyCalls(to targets.Target) []assemblyCall {
 		"mla/mla_dec_stage1_bf16_a16w16_subQ16_mqa16.co", []wrong{{"max_seqlen_q", 2, "expected max_seqlen_q tokens"},
 			{"KV", of(bf16, 9, 48, 1, 576), "argument 'KV': expected pages of a power of 2"}, {"splitData", of(bf16, 3, 2, 16, 512), "'splitData'"},
 			{"q_scale", of(f32, 1), "arguments 'q_scale' and 'kv_scale': expected none"}}, 160})
+	if to.Arch() == "gfx950" {
+		f4, e8 := tensor.UInt8, tensor.Float8E8M0FNU
+		list = append(list, assemblyCall{"aiter_gemm_a4w4_asm", map[string]any{"A": of(f4, 70, 256), "B": of(f4, 512, 256),
+			"A_scale": of(e8, 256, 16), "B_scale": of(e8, 512, 16), "out": of(bf16, 96, 512)}, "f4gemm_bf16_per1x32Fp4_BpreShuffle_192x128",
+			"4 1 1", "f4gemm/f4gemm_bf16_per1x32Fp4_BpreShuffle_192x128.co",
+			[]wrong{{"out", of(bf16, 70, 512), "argument 'out': expected shape (96, 512)"}, {"log2_k_split", 2, "argument 'log2_k_split'"},
+				{"A_scale", of(e8, 96, 16), "argument 'A_scale': expected 256 rows"}, {"kernelName", "x", "argument 'kernelName'"}}, -12})
+	}
 	if to.Arch() == "gfx942" {
 		const flat = "flatmm_uk_gfx9_f16f8_128x256x128_1x4x1_16x16x32"
 		list = append(list, assemblyCall{"aiter_flatmm_a8w8_blockscale_asm", map[string]any{"XQ": of(f8, 70, 256), "WQ": of(f8, 512, 256),
