@@ -168,6 +168,10 @@ func assemblyCalls(to targets.Target) []assemblyCall {
 				{"A_scale", of(e8, 96, 16), "argument 'A_scale': expected 256 rows"}, {"kernelName", "x", "argument 'kernelName'"}}, -12})
 	}
 	if to.Arch() == "gfx942" {
+		const whole = "bf16gemm_fp32bf16_tn_32x64_pf3_splitk"
+		list = append(list, assemblyCall{"aiter_gemm_a16w16_asm", map[string]any{"A": of(bf16, 70, 128), "B": of(bf16, 192, 128),
+			"out": of(f32, 70, 192), "semaphore": of(i32, 1), "splitK": 0, "kernelName": "_ZN5aiter37" + whole + "E"}, whole, "3 3 1",
+			"bf16gemm/" + whole + ".co", nil, 0})
 		const flat = "flatmm_uk_gfx9_f16f8_128x256x128_1x4x1_16x16x32"
 		list = append(list, assemblyCall{"aiter_flatmm_a8w8_blockscale_asm", map[string]any{"XQ": of(f8, 70, 256), "WQ": of(f8, 512, 256),
 			"x_scale": of(f32, 2, 70), "w_scale": of(f32, 2, 4), "out": of(tensor.Float16, 70, 512)}, flat, "2 1 1", flat + ".co",

@@ -21,7 +21,8 @@ static void gemm(Tensor& A, Tensor& B, Tensor& out, Tensor& semaphore, std::opti
   AITER_CHECK(kernelName.empty() || cfg_bf16gemm_fp32bf16.count(get_gpu_arch() + kernelName),
               "kernelName: expected one of ", cfg_bf16gemm_fp32bf16.size(), " kernels in AIter's table, or none");
   if (p.empty()) return;
-  ::gemm_a16w16_asm_impl(&A, &B, &out, &semaphore, address(bias), splitK, name_or_none(kernelName), bpreshuffle, getCurrentHIPStream());
+  const int parts = splitK == 0 ? 1 : splitK;  // with 0 the grid would be empty
+  ::gemm_a16w16_asm_impl(&A, &B, &out, &semaphore, address(bias), parts, name_or_none(kernelName), bpreshuffle, getCurrentHIPStream());
 }
 
 }  // namespace aiter::upstream
