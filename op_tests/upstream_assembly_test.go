@@ -200,9 +200,11 @@ func callAssembly(t *testing.T) {
 	}
 	l := &launches{t: t, dir: os.Getenv(launchesVariable)}
 	if opts.Modules == nil {
-		for _, c := range assemblyCalls(to) {
+		calls := assemblyCalls(to)
+		for _, c := range calls {
 			c.check(t, reg, l, filepath.Join(checkout, "hsa", to.Arch()))
 		}
+		checkContents(t, reg, to, filepath.Join(checkout, "hsa"), calls)
 	} else {
 		callScale(t, reg, l, filepath.Join(checkout, "hsa", to.Arch()))
 	}

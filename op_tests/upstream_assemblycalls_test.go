@@ -8,10 +8,12 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/aiter-go/aiter/internal/codeobject"
+	"github.com/aiter-go/aiter/jit"
 	targets "github.com/aiter-go/aiter/jit/target"
 	optests "github.com/aiter-go/aiter/op_tests"
 	"github.com/aiter-go/aiter/registry"
@@ -71,6 +73,41 @@ func (c assemblyCall) check(t *testing.T, reg *registry.Registry, l *launches, f
 	if err == nil || !strings.HasPrefix(err.Error(), c.op+": aiter_hip_common.h:") ||
 		!strings.Contains(err.Error(), "hipModuleLaunchKernel(") {
 		t.Errorf("%s with a launch that fails: got %v, want an error that names the call", c.op, err)
+	}
+}
+
+// checkContents compares all code objects in the libraries of the calls' modules with the files of the checkout.
+func checkContents(t *testing.T, reg *registry.Registry, to targets.Target, hsa string, calls []assemblyCall) {
+	t.Helper()
+	var requests []jit.Request
+	for _, c := range calls {
+		op, err := reg.Lookup(c.op)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := jit.Request{Module: op.Module(), Target: to}
+		if !slices.ContainsFunc(requests, func(x jit.Request) bool { return x.Module == r.Module }) {
+			requests = append(requests, r)
+		}
+	}
+	results, err := reg.Manager().Build(t.Context(), requests...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range results {
+		library, err := os.ReadFile(r.Artifact.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files, err := codeobject.Files(library)
+		if err != nil || len(files) == 0 {
+			t.Errorf("%s has %d code objects, error %v", r.Module, len(files), err)
+		}
+		for _, f := range files {
+			if want, err := os.ReadFile(filepath.Join(hsa, f.Name)); err != nil || !bytes.Equal(f.Data, want) {
+				t.Errorf("%s: %s has %d bytes, the file has %d (%v)", r.Module, f.Name, len(f.Data), len(want), err)
+			}
+		}
 	}
 }
 
@@ -171,7 +208,7 @@ func assemblyCalls(to targets.Target) []assemblyCall {
 		const whole = "bf16gemm_fp32bf16_tn_32x64_pf3_splitk"
 		list = append(list, assemblyCall{"aiter_gemm_a16w16_asm", map[string]any{"A": of(bf16, 70, 128), "B": of(bf16, 192, 128),
 			"out": of(f32, 70, 192), "semaphore": of(i32, 1), "splitK": 0, "kernelName": "_ZN5aiter37" + whole + "E"}, whole, "3 3 1",
-			"bf16gemm/" + whole + ".co", nil, 0})
+			"bf16gemm/" + whole + ".co", nil, 16})
 		const flat = "flatmm_uk_gfx9_f16f8_128x256x128_1x4x1_16x16x32"
 		list = append(list, assemblyCall{"aiter_flatmm_a8w8_blockscale_asm", map[string]any{"XQ": of(f8, 70, 256), "WQ": of(f8, 512, 256),
 			"x_scale": of(f32, 2, 70), "w_scale": of(f32, 2, 4), "out": of(tensor.Float16, 70, 512)}, flat, "2 1 1", flat + ".co",
