@@ -70,6 +70,11 @@ func (s *session) planWith(ctx context.Context, r Request, mod *opconfig.Module,
 	p.link.recorded = func() cache.Lines { return record().Link }
 	for i, source := range resolved.Units {
 		p.link.sources = append(p.link.sources, source.Source)
+		accepted, err := tc.Accepted(ctx, source.Optional)
+		if err != nil {
+			return nil, err
+		}
+		source.Flags, source.Optional = append(source.Flags, accepted...), nil
 		for _, pass := range tc.Passes(source.Flags) {
 			u := &unit{action: common, include: include, folders: folders, source: source, pass: pass, assembly: in.assembly,
 				tables: takesAssembly(mod, r.Target) && len(mod.Assembly.Tables) > 0}

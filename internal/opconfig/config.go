@@ -98,6 +98,7 @@ type Source struct {
 type FlagSet struct {
 	Common, HIP, CUDA, CPU []string
 	Arch                   map[string][]string // by pattern: "gfx9*", "sm_90a", "gfx90a:xnack+"
+	Optional               *FlagSet            // flags of compilers that accept them; nil: none; has no Optional of its own
 }
 
 // When is the condition under which a source is used. An empty field allows everything.

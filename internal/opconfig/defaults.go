@@ -84,6 +84,13 @@ func (f FlagSet) followedBy(g FlagSet) FlagSet {
 			all.Arch[pattern] = join(f.Arch[pattern], flags)
 		}
 	}
+	if all.Optional = f.Optional; g.Optional != nil {
+		all.Optional = g.Optional
+		if f.Optional != nil {
+			both := f.Optional.followedBy(*g.Optional)
+			all.Optional = &both
+		}
+	}
 	return all
 }
 
@@ -92,6 +99,9 @@ func (f FlagSet) count() int {
 	n := len(f.Common) + len(f.HIP) + len(f.CUDA) + len(f.CPU)
 	for _, flags := range f.Arch {
 		n += len(flags)
+	}
+	if f.Optional != nil {
+		n += f.Optional.count()
 	}
 	return n
 }

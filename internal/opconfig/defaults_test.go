@@ -1,7 +1,9 @@
 package opconfig_test
 
 import (
+	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -214,5 +216,39 @@ func TestDefaultsInAnIncludedFile(t *testing.T) {
 	want := "config/b.toml:2:2: [defaults] is in an included file; it applies to all modules, so write it in config/main.toml"
 	if len(got) != 1 || got[0] != want {
 		t.Errorf("got %q\nwant %s", got, want)
+	}
+}
+
+// Optional flags are inherited like others, and keep their values.
+func TestOptionalFlags(t *testing.T) {
+	config := load(t, map[string]string{"config/main.toml": `
+[defaults.flags]
+common = ["-O2"]
+[defaults.flags.optional]
+hip = ["-mllvm", "-x=1", "-DA"]
+[module.module_a]
+targets = ["hip", "cpu"]
+flags.optional.common = ["-DB"]
+[[module.module_a.source]]
+path = "csrc/a.hip"
+flags.optional.arch."gfx9*" = ["-DC"]
+`}, nil)
+	m, err := config.Module("module_a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for to, want := range map[string]string{"gfx942": "[[-DB] [-mllvm -x=1] [-DA] [-DC]]", "gfx1100": "[[-DB] [-mllvm -x=1] [-DA]]", "cpu": "[[-DB]]"} {
+		plan, err := m.Resolve(mustTarget(t, to), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(plan.Units[0].Optional); got != want || !slices.Equal(plan.Units[0].Flags, []string{"-O2"}) {
+			t.Errorf("%s: got %s and flags %q, want %s", to, got, plan.Units[0].Flags, want)
+		}
+	}
+	nested := tree(map[string]string{"config/main.toml": "[defaults.flags.optional.optional]\nhip = ['-DA']\n"})
+	_, err = opconfig.Load(nested, "config/main.toml", opconfig.Options{})
+	if err == nil || !strings.Contains(err.Error(), "optional flags have no optional flags") {
+		t.Errorf("nested: got %v", err)
 	}
 }

@@ -17,8 +17,29 @@ func (d *decoder) flagSet(n *node, where string, rules *flagRules) FlagSet {
 		"cuda":   list(&f.CUDA),
 		"cpu":    list(&f.CPU),
 		"arch":   func(n *node) { f.Arch = d.archFlags(n, where+".arch", rules) },
+		"optional": func(n *node) {
+			if strings.HasSuffix(where, ".optional") {
+				d.fail(n.at, "optional flags have no optional flags of their own; write them in one list")
+				return
+			}
+			optional := d.flagSet(n, where+".optional", rules)
+			f.Optional = &optional
+		},
 	})
 	return f
+}
+
+// groups divides flags into those of a group: a flag with its value.
+func groups(flags []string) [][]string {
+	var list [][]string
+	for i := 0; i < len(flags); i++ {
+		first := i
+		if takesValue(flags[i]) && i+1 < len(flags) {
+			i++
+		}
+		list = append(list, flags[first:i+1])
+	}
+	return list
 }
 
 // sourceFlags is like flagSet, and also reads a plain list as common flags.

@@ -19,7 +19,9 @@ type Plan struct {
 type Unit struct {
 	Source string   // relative to the root
 	Flags  []string // the module's, then the source's, each as common, vendor, architecture; then the defines of axes
-	Values string   // the axis values of the defines, as in [Part]; "" if the source depends on no axis
+	// Optional are flags of compilers that accept them, each with its value.
+	Optional [][]string
+	Values   string // the axis values of the defines, as in [Part]; "" if the source depends on no axis
 }
 
 // Supports reports whether the module can be built for t: t is among its targets or, if it lists
@@ -68,12 +70,13 @@ func (m *Module) ResolvePart(t target.Target, toolchainVersion string, part Part
 		}
 		values, defines := resolved.values(s)
 		flags := slices.Concat(m.Flags.For(t), s.Flags.For(t), defines)
+		optional := slices.Concat(m.Flags.optionalFor(t), s.Flags.optionalFor(t))
 		for _, file := range s.Files {
 			if first, twice := from[file]; twice {
 				return Plan{}, &DuplicateSourceError{Module: m.Name, Source: file, Target: t, First: first, Second: s.Pos}
 			}
 			from[file] = s.Pos
-			plan.Units = append(plan.Units, Unit{Source: file, Flags: slices.Clone(flags), Values: values})
+			plan.Units = append(plan.Units, Unit{Source: file, Flags: slices.Clone(flags), Optional: optional, Values: values})
 		}
 		plan.Ops = append(plan.Ops, resolved.ops(s)...)
 	}
@@ -98,6 +101,14 @@ func (m *Module) supported() []string {
 		}
 	}
 	return list
+}
+
+// optionalFor returns the optional flags for t, each with its value.
+func (f FlagSet) optionalFor(t target.Target) [][]string {
+	if f.Optional == nil {
+		return nil
+	}
+	return groups(f.Optional.For(t))
 }
 
 // For returns the flags for t: the common ones, the vendor's, and those of every

@@ -16,6 +16,7 @@ type queries struct {
 	dry     []string // print the commands of a host compile; empty if verbose prints them
 	link    []string // print the commands of a link
 	trial   []string // make an empty library; see search.trial
+	accept  []string // compile nothing; flags follow, see Toolchain.Accepted
 }
 
 // queriesFor returns the queries for the compilers of a vendor.
@@ -27,16 +28,19 @@ func queriesFor(v target.Vendor) queries {
 		dry:     []string{"-###", "-c", "-x", "c++", null, "-o", object},
 		link:    []string{"-###", "-shared", null, "-o", library},
 		trial:   []string{"-shared", "-fPIC", "-x", "c++", null, "-o", library},
+		accept:  []string{"-fsyntax-only", "-x", "c++", null},
 	}
 	switch v {
 	case target.HIP:
 		// Defining the include guard of HIP's headers skips them, which is most of Clang's work here.
 		q.verbose = []string{"-v", "-E", "-x", "hip", "--cuda-host-only", "-nogpulib", "-D__CLANG_HIP_RUNTIME_WRAPPER_H__", null, "-o", null}
 		q.dry = nil
+		q.accept = []string{"-fsyntax-only", "-x", "hip", "--cuda-host-only", "-nogpulib", "-D__CLANG_HIP_RUNTIME_WRAPPER_H__", null}
 	case target.CUDA:
 		// As above: the include guard of the header that nvcc includes in front of each source.
 		q.verbose = []string{"-x", "cu", "-E", "-D__CUDA_RUNTIME_H__", "-Xcompiler", "-v", null, "-o", null}
 		q.dry = []string{"-x", "c++", "-c", "-Xcompiler", "-###", null, "-o", object}
+		q.accept = []string{"-x", "cu", "-E", "-D__CUDA_RUNTIME_H__", null, "-o", null}
 		q.link = []string{"--dryrun", "-shared", "-cudart", "static", "-nodlink", object, "-o", library}
 		q.trial = []string{"-shared", "-Xcompiler", "-fPIC", "-cudart", "static", "-nodlink", "-x", "c++", null, "-o", library}
 	}

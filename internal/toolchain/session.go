@@ -48,7 +48,7 @@ func (s *Session) Find(ctx context.Context, t target.Target) (*Toolchain, error)
 	if one.timeout <= 0 {
 		one.timeout = DefaultTimeout
 	}
-	one.tc = &Toolchain{Vendor: t.Vendor(), Compiler: at.path, env: s.f.environ(t.Vendor(), at)}
+	one.tc = &Toolchain{Vendor: t.Vendor(), Compiler: at.path, env: s.f.environ(t.Vendor(), at), memo: s.memo}
 	if err := one.identify(); err != nil {
 		return nil, err
 	}

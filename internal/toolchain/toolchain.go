@@ -18,6 +18,7 @@ import (
 
 	securejoin "github.com/cyphar/filepath-securejoin"
 
+	"github.com/aiter-go/aiter/internal/filehash"
 	"github.com/aiter-go/aiter/jit/target"
 )
 
@@ -47,6 +48,7 @@ type Toolchain struct {
 
 	env     []string
 	folders *folders
+	memo    *filehash.Memo // of Accepted; nil in tests
 }
 
 // Environ returns the complete environment for the compiler: variables that it needs to run and to be deterministic, and
