@@ -77,9 +77,10 @@
 //	values    = ["1-4", "5", "6-"]      # ranges without gaps, the last one open
 //	define    = "AITER_WIDTH"           # -DAITER_WIDTH_LEAST=1 -DAITER_WIDTH_MOST=4; no _MOST for "6-"
 //
-// The table flags.optional has flags that a unit gets only if the compiler accepts them, with the same keys as flags, such as
-// flags.optional.hip = ["-mllvm", "-amdgpu-coerce-illegal-types=1"]. The build tries each of them, with its value, by a compile of an empty file, once for a toolchain. It puts them behind the other
-// flags of the unit. A misspelled flag is thus left out without an error.
+// The table flags.optional has flags that a unit gets only if the compiler accepts them, with the same keys as
+// flags, such as flags.optional.hip = ["-mllvm", "-amdgpu-coerce-illegal-types=1"]. The build tries each of
+// them, with its value, by a compile of an empty file, once for a toolchain. It puts them behind the other flags
+// of the unit. A misspelled flag is thus left out without an error.
 //
 // An include folder may be absolute, or begin with a variable whose value is absolute. The keys of the module's
 // units then contain its path, and the content of each file that a compile reads from it. Only a build needs the
