@@ -237,7 +237,9 @@ flags.optional.arch."gfx9*" = ["-DC"]
 	if err != nil {
 		t.Fatal(err)
 	}
-	for to, want := range map[string]string{"gfx942": "[[-DB] [-mllvm -x=1] [-DA] [-DC]]", "gfx1100": "[[-DB] [-mllvm -x=1] [-DA]]", "cpu": "[[-DB]]"} {
+	for to, want := range map[string]string{
+		"gfx942": "[[-DB] [-mllvm -x=1] [-DA] [-DC]]", "gfx1100": "[[-DB] [-mllvm -x=1] [-DA]]", "cpu": "[[-DB]]",
+	} {
 		plan, err := m.Resolve(mustTarget(t, to), "")
 		if err != nil {
 			t.Fatal(err)
