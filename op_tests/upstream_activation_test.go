@@ -10,7 +10,7 @@ import (
 
 // activationModules declares AIter's elementwise operators, with and without a gate.
 func activationModules() []upstreamModule {
-	unary := upstreamModule{name: "module_aiter_unary", more: []string{"gfx1100"}}
+	unary := upstreamModule{name: "module_aiter_unary", more: []string{"gfx90a", "gfx950", "gfx1100", "gfx1201"}}
 	for _, name := range []string{"aiter_sigmoid", "aiter_tanh"} {
 		op := aiterops.Operator(name)
 		for n, dt := range upstreamFloats() {

@@ -34,7 +34,7 @@ func upstreamEnv(t *testing.T, checkout string) func(name string) string {
 	}
 }
 
-// TestUpstream builds operators from sources with AIter's layout, for GPUs of two architectures, and calls them on the ROCm
+// TestUpstream builds operators from sources with AIter's layout, for GPUs of five architectures, and calls them on the ROCm
 // devices of the machine. AITER_CHECKOUT names a checkout of AIter (make test-aiter). Without it the test uses a small tree of this
 // project, which has two of the modules.
 func TestUpstream(t *testing.T) {
@@ -147,10 +147,10 @@ func upstreamCheckout(t *testing.T) string {
 
 // upstreamModules lists the modules whose operators have float64 references, those of the small tree if there is no checkout.
 func upstreamModules(to targets.Target) []upstreamModule {
-	ops, rdna := upstreamOps(), []string{"gfx1100"}
+	ops, rest := upstreamOps(), []string{"gfx90a", "gfx950", "gfx1100", "gfx1201"}
 	list := slices.Concat([]upstreamModule{
-		{name: "module_aiter_pos_encoding", more: rdna, ops: ops[:2]}, {name: "module_aiter_causal_conv1d_update", more: rdna, ops: ops[2:3]},
-		{name: "module_aiter_rmsnorm", more: rdna, ops: ops[3:6]}, {name: "module_aiter_gdr_decode_packed_bf16", ops: ops[6:]},
+		{name: "module_aiter_pos_encoding", more: rest, ops: ops[:2]}, {name: "module_aiter_causal_conv1d_update", more: rest, ops: ops[2:3]},
+		{name: "module_aiter_rmsnorm", more: rest, ops: ops[3:6]}, {name: "module_aiter_gdr_decode_packed_bf16", ops: ops[6:]},
 		quantModule(to), normQuantModule(to), splitQKVModule(), splitGDRModule(),
 		cacheModule(to), sortingModule(), gatedNormModule(to), qkNormModule(to),
 		{name: "module_aiter_custom_all_reduce", more: []string{"gfx950"}}, // built only: its kernels wait for other GPUs
