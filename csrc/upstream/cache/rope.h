@@ -4,9 +4,17 @@
 
 namespace aiter::upstream {
 
-// expect_adjacent checks that the elements of a row are adjacent and that the kernels' 32-bit offsets reach each byte.
+// expect_adjacent checks that the elements of a row are adjacent and that 32 bits have the offset of each element.
 static void expect_adjacent(const char* name, const Tensor& t) {
-  expect_reach(name, t);
+  constexpr int64_t most = INT32_MAX;
+  int64_t last = 0;
+  for (int i = 0; i < t.dim() && t.numel() > 0; i++) {
+    const int64_t steps = t.size(i) - 1;
+    if (steps == 0) continue;
+    AITER_CHECK(t.stride(i) >= 0, name, ": expected no negative stride");
+    AITER_CHECK(t.stride(i) <= most && steps <= most && (last += steps * t.stride(i)) <= most, name,
+                ": expected a tensor of less than 2^31 elements from the first to the last");
+  }
   AITER_CHECK(t.size(-1) <= 1 || t.stride(-1) == 1, name, ": expected adjacent elements of the last dimension");
 }
 
@@ -61,7 +69,8 @@ static void rope_latent(Tensor& q_nope, Tensor& q_pe, Tensor& kv_c, Tensor& k_pe
     const int64_t of_thread = wide || rank >= 64 && rank <= 128 ? 4 : 8;
     AITER_CHECK(rank / of_thread >= 32, "kv_c: expected 128 elements, or 256 and more, for blocks of one token, got ", rank);
   } else {  // kernels leave out what is behind the elements of all heads
-    const int64_t row = rank + rotated;
+    const int64_t row = rank + rotated, next = 8;  // heads behind the last, whose addresses are computed
+    AITER_CHECK(heads == 1 || (heads + next) * q_nope.stride(1) <= INT32_MAX / 4, "q_nope: expected heads of a token within 2^29 elements");
     AITER_CHECK(heads == 1 || q_out.stride(1) == row, "q_out: expected heads without gaps");
     AITER_CHECK(groups == 1 || kv_c.stride(1) == rank, "kv_c: expected heads without gaps");
     AITER_CHECK(groups == 1 || !wide || rotated != 64 || rank != 512,
