@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/aiter-go/aiter/device"
@@ -88,6 +89,7 @@ func TestUpstream(t *testing.T) {
 			if i < 0 {
 				return
 			}
+			m := m.for8Bits(own)
 			for _, op := range m.ops {
 				optests.Run(t, reg, op, all[i].Device)
 				if _, ok := aiterops.References()[op.Name]; ok { // AITER_VERIFY
@@ -124,6 +126,35 @@ type upstreamModule struct {
 	// refused are calls that an adapter refuses because AIter's kernels would be wrong.
 	refused []upstreamRefusal
 	also    func(t *testing.T, reg *registry.Registry, dev tensor.Device) // makes calls without tensors
+}
+
+// for8Bits returns the module with calls that a GPU without 8-bit floats refuses, in place of their cases.
+func (m upstreamModule) for8Bits(to targets.Target) upstreamModule {
+	if a := to.Arch(); strings.HasPrefix(a, "gfx94") || strings.HasPrefix(a, "gfx95") || strings.HasPrefix(a, "gfx12") {
+		return m
+	}
+	has := func(c optests.Call) bool {
+		for _, v := range c.Args {
+			if t, ok := v.(optests.TensorArg); ok && t.DType == registry.Float8E4M3(to) {
+				return true
+			}
+		}
+		return false
+	}
+	m.refused = slices.DeleteFunc(slices.Clone(m.refused), func(r upstreamRefusal) bool { return has(r.call) })
+	m.ops = slices.Clone(m.ops)
+	for i, op := range m.ops {
+		var cases []optests.Call
+		for _, c := range op.Cases {
+			if has(c) {
+				m.refused = append(m.refused, upstreamRefusal{op, c, "expected a type that the device converts, got float8"})
+			} else {
+				cases = append(cases, c)
+			}
+		}
+		m.ops[i].Cases = cases
+	}
+	return m
 }
 
 // upstreamRefusal is a call and the words of its error.

@@ -114,16 +114,21 @@ struct Call {
 
 constexpr uint8_t kE4M3FN = 10, kE4M3FNUZ = 11, kE2M1FN = 17;  // DLPack's codes of floats of 8 and 4 bits
 
-// has_fnuz reports whether the device's float8 is e4m3fnuz, as on gfx940 to gfx942.
-inline bool has_fnuz(int device) {
-  static std::atomic<int8_t> known[64];  // 0: not asked
+// Float8 is the e4m3 type of which a device converts elements.
+enum class Float8 : int8_t { kUnknown, kNone, kFN, kFNUZ };
+
+// float8_of returns that of a device: float8_e4m3fnuz on gfx940 to gfx942, float8_e4m3fn on gfx950 and gfx12. On others AIter's conversions
+// compile, and result in zeros.
+inline Float8 float8_of(int device) {
+  static std::atomic<Float8> known[64];
   const bool keep = device >= 0 && device < 64;
-  if (int8_t k = keep ? known[device].load(std::memory_order_relaxed) : 0) return k > 1;
+  if (Float8 k = keep ? known[device].load(std::memory_order_relaxed) : Float8::kUnknown; k != Float8::kUnknown) return k;
   hipDeviceProp_t properties;
-  if (hipGetDeviceProperties(&properties, device) != hipSuccess) return false;
-  const bool fnuz = std::string_view(properties.gcnArchName).substr(0, 5) == "gfx94";
-  if (keep) known[device].store(fnuz ? 2 : 1, std::memory_order_relaxed);
-  return fnuz;
+  if (hipGetDeviceProperties(&properties, device) != hipSuccess) return Float8::kNone;
+  const std::string_view arch = properties.gcnArchName, family = arch.substr(0, 5);
+  const Float8 is = family == "gfx94" ? Float8::kFNUZ : family == "gfx95" || family == "gfx12" ? Float8::kFN : Float8::kNone;
+  if (keep) known[device].store(is, std::memory_order_relaxed);
+  return is;
 }
 
 // element_type returns an AiterDtype, -1 if AIter has none for the type.
@@ -161,7 +166,10 @@ inline Status convert(const TensorView& t, aiter_tensor_t* to, Call* call) {
   if (type < 0)
     return type_error("argument '%s': AIter has no element type with DLPack's code %d, %d bits and %d lanes", t.name(), int(e.code),
                       int(e.bits), int(e.lanes));
-  if (type == AITER_DTYPE_fp8 && (e.code == kE4M3FNUZ) != has_fnuz(d.id))
+  if (type == AITER_DTYPE_fp8 && float8_of(d.id) == Float8::kNone)
+    return type_error("argument '%s': expected a type that the device converts, got float8_e4m3%s; gfx942, gfx950 and gfx12 "
+                      "convert 8-bit floats", t.name(), e.code == kE4M3FNUZ ? "fnuz" : "fn");
+  if (type == AITER_DTYPE_fp8 && (e.code == kE4M3FNUZ) != (float8_of(d.id) == Float8::kFNUZ))
     return type_error("argument '%s': expected dtype float8_e4m3%s, the 8-bit float of the device, got float8_e4m3%s", t.name(),
                       e.code == kE4M3FNUZ ? "fn" : "fnuz", e.code == kE4M3FNUZ ? "fnuz" : "fn");
   *to = aiter_tensor_t{};
