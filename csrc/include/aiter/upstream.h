@@ -34,6 +34,7 @@
 #define load ffi_load
 #define store ffi_store
 #include "ffi.h"
+#include "upstream_float8.h"
 #undef bf16_t
 #undef half_t
 #undef load
@@ -113,23 +114,6 @@ struct Call {
 };
 
 constexpr uint8_t kE4M3FN = 10, kE4M3FNUZ = 11, kE2M1FN = 17;  // DLPack's codes of floats of 8 and 4 bits
-
-// Float8 is the e4m3 type of which a device converts elements.
-enum class Float8 : int8_t { kUnknown, kNone, kFN, kFNUZ };
-
-// float8_of returns that of a device: float8_e4m3fnuz on gfx940 to gfx942, float8_e4m3fn on gfx950 and gfx12. On others AIter's conversions
-// compile, and result in zeros.
-inline Float8 float8_of(int device) {
-  static std::atomic<Float8> known[64];
-  const bool keep = device >= 0 && device < 64;
-  if (Float8 k = keep ? known[device].load(std::memory_order_relaxed) : Float8::kUnknown; k != Float8::kUnknown) return k;
-  hipDeviceProp_t properties;
-  if (hipGetDeviceProperties(&properties, device) != hipSuccess) return Float8::kNone;
-  const std::string_view arch = properties.gcnArchName, family = arch.substr(0, 5);
-  const Float8 is = family == "gfx94" ? Float8::kFNUZ : family == "gfx95" || family == "gfx12" ? Float8::kFN : Float8::kNone;
-  if (keep) known[device].store(is, std::memory_order_relaxed);
-  return is;
-}
 
 // element_type returns an AiterDtype, -1 if AIter has none for the type.
 inline int element_type(const DLDataType& d) {
