@@ -1,6 +1,7 @@
 package jit
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"time"
@@ -27,6 +28,8 @@ type recordedToolchain struct {
 	Digest  string `json:"digest"`
 	Host    string `json:"host"`    // digest of the files that all targets share
 	Folders string `json:"folders"` // digest of the folders of headers and libraries
+	// Accepted are the optional flags of the module's units that the compiler accepts, each with its value.
+	Accepted [][]string `json:"accepted,omitempty"`
 }
 
 // toolchain returns a toolchain for lookups. It gives the same keys and has no compiler.
@@ -34,6 +37,13 @@ func (r recordedToolchain) toolchain(t target.Target) *toolchain.Toolchain {
 	return &toolchain.Toolchain{
 		Vendor: t.Vendor(), Version: r.Version, VersionLine: r.Line, Digest: r.Digest, HostDigest: r.Host, Folders: r.Folders,
 	}
+}
+
+// accepts is [toolchain.Toolchain.Accepted] of the recorded toolchain.
+func (r recordedToolchain) accepts(_ context.Context, groups [][]string) ([][]string, error) {
+	return slices.DeleteFunc(slices.Clone(groups), func(flags []string) bool {
+		return !slices.ContainsFunc(r.Accepted, func(known []string) bool { return slices.Equal(known, flags) })
+	}), nil
 }
 
 func buildRecordKey(r Request) cache.Key {
@@ -57,7 +67,7 @@ func (m *Manager) loadBuildRecord(r Request) buildRecord {
 func newBuildRecord(res *Result, l *link) buildRecord {
 	now := buildRecord{Time: time.Now(), Units: map[string]cache.Lines{}, Link: l.lines, Outside: l.outside}
 	now.RecentBuild = cache.RecentBuild{Artifact: res.Artifact.ID, Link: l.key, Compiler: toolchainFilesKey(l.tc.Digest)}
-	now.Toolchain = recordedToolchain{l.tc.Version, l.tc.VersionLine, l.tc.Digest, l.tc.HostDigest, l.tc.Folders}
+	now.Toolchain = recordedToolchain{l.tc.Version, l.tc.VersionLine, l.tc.Digest, l.tc.HostDigest, l.tc.Folders, l.accepted}
 	for _, u := range res.Units {
 		now.Refs = append(now.Refs, u.ref)
 		now.Units[unitName(u.Source, u.Pass)] = u.lines

@@ -26,6 +26,8 @@ type link struct {
 	sources []string // of its units
 	flags   []string
 	outside outsideFolders // of the units
+	// accepted are optional flags of the units, each with its value.
+	accepted [][]string
 
 	assembly *assemblyInputs
 

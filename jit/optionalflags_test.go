@@ -25,3 +25,17 @@ func TestOptionalFlags(t *testing.T) {
 		t.Errorf("the key has the lines %v", x.Lines)
 	}
 }
+
+// A build record has the flags that were accepted, so that a machine without compilers finds the same keys.
+func TestOptionalFlagsOfPrebuiltCode(t *testing.T) {
+	b := newFixture(t)
+	flags := `flags = { common = ["-O1"], optional = { cpu = ["-fno-such-flag", "-DONLY_A=40"] } }`
+	b.write("config.toml", strings.Replace(testConfig, `flags = { common = ["-O1"] }`, flags, 1))
+	b.write("include/only_a.h", "")
+	made := b.prebuild(demo(t))
+	for name, change := range map[string]func(*jit.Options){"with a compiler": func(*jit.Options) {}, "without": withoutCompiler} {
+		if got := b.build(b.over(made), change); got.Status != jit.Hit {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package jit
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,13 +42,14 @@ func (s *session) plan(ctx context.Context, r Request) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.planWith(ctx, r, mod, tc, planInputs{include, objects})
+	return s.planWith(ctx, r, mod, tc, planInputs{include, objects, tc.Accepted})
 }
 
 // planInputs are what a plan takes from outside of the source tree, besides the toolchain.
 type planInputs struct {
 	outside  outsideFolders
 	assembly *assemblyInputs
+	accepted func(ctx context.Context, groups [][]string) ([][]string, error) // returns those that the compiler accepts
 }
 
 // planWith resolves a request with given inputs from outside of the source tree.
@@ -70,11 +72,18 @@ func (s *session) planWith(ctx context.Context, r Request, mod *opconfig.Module,
 	p.link.recorded = func() cache.Lines { return record().Link }
 	for i, source := range resolved.Units {
 		p.link.sources = append(p.link.sources, source.Source)
-		accepted, err := tc.Accepted(ctx, source.Optional)
-		if err != nil {
-			return nil, err
+		if len(source.Optional) > 0 {
+			accepted, err := in.accepted(ctx, source.Optional)
+			if err != nil {
+				return nil, err
+			}
+			source.Flags = append(source.Flags, slices.Concat(accepted...)...)
+			for _, flags := range accepted {
+				if !slices.ContainsFunc(p.link.accepted, func(known []string) bool { return slices.Equal(known, flags) }) {
+					p.link.accepted = append(p.link.accepted, flags)
+				}
+			}
 		}
-		source.Flags, source.Optional = append(source.Flags, accepted...), nil
 		for _, pass := range tc.Passes(source.Flags) {
 			u := &unit{action: common, include: include, folders: folders, source: source, pass: pass, assembly: in.assembly,
 				tables: takesAssembly(mod, r.Target) && len(mod.Assembly.Tables) > 0}

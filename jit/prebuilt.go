@@ -129,7 +129,7 @@ func (s *session) planPrebuilt(ctx context.Context, r Request, last buildRecord)
 	if err != nil {
 		return nil, err
 	}
-	p, err := s.planWith(ctx, r, mod, last.Toolchain.toolchain(r.Target), planInputs{outside: last.Outside})
+	p, err := s.planWith(ctx, r, mod, last.Toolchain.toolchain(r.Target), planInputs{outside: last.Outside, accepted: last.Toolchain.accepts})
 	if err != nil {
 		return nil, err
 	}

@@ -14,18 +14,18 @@ import (
 // acceptTimeout bounds the compile of nothing that shows whether a compiler accepts a flag.
 const acceptTimeout = time.Minute
 
-// Accepted returns the flags of those groups that the compiler accepts. It asks for each group by a compile of nothing, once for the
+// Accepted returns the groups of flags that the compiler accepts. It asks for each group by a compile of nothing, once for the
 // content of the toolchain: the memo keeps the answer. A compiler that refuses a flag exits with an error; if it does so without the
 // flag too, the error is a *ProbeError.
-func (tc *Toolchain) Accepted(ctx context.Context, groups [][]string) ([]string, error) {
-	var accepted []string
+func (tc *Toolchain) Accepted(ctx context.Context, groups [][]string) ([][]string, error) {
+	var accepted [][]string
 	for _, flags := range groups {
 		yes, err := tc.accepts(ctx, flags)
 		if err != nil {
 			return nil, err
 		}
 		if yes {
-			accepted = append(accepted, flags...)
+			accepted = append(accepted, flags)
 		}
 	}
 	return accepted, nil
