@@ -75,19 +75,13 @@ func normQuantModule(to targets.Target) upstreamModule {
 	return upstreamModule{name: "module_aiter_rmsnorm_quant", ops: []optests.Operator{plain, add, quant, addQuant}}
 }
 
-// normQuantTolerance is that of 8-bit results, and that of sums for the residual.
+// normQuantTolerance is the tolerance of aiter_rmsnorm_quant, also for the names of arguments of aiter_fused_qk_rmsnorm_*.
 func normQuantTolerance(name string, dt tensor.DType) optests.Tolerance {
 	switch name {
-	case "scale", "q_out_scale":
-		if dt == tensor.UInt8 {
-			return optests.Tolerance{}
-		}
-		return optests.Tolerance{Rel: 1e-4}
-	case "residual_out", "q_res_out", "q_out_unquantized", "k_out":
-		return optests.Tolerance{Rel: 1.0 / (1 << 7), Abs: 1e-6} // not rounded to the nearest in bfloat16
+	case "q_out_scale":
+		name = "scale"
+	case "q_res_out", "q_out_unquantized", "k_out":
+		name = "residual_out"
 	}
-	if dt == tensor.Int8 {
-		return optests.Tolerance{Abs: 1.001} // 126.999 is 126
-	}
-	return quantTolerance(name, dt)
+	return aiterops.Operator("aiter_rmsnorm_quant").Tolerance(name, dt)
 }
