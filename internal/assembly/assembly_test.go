@@ -135,6 +135,7 @@ func TestHeaders(t *testing.T) {
 
 func FuzzTable(f *testing.F) {
 	f.Add(columns+"k,k.co,1,x\n", "co_name,knl_name\n/*")
+	f.Add(columns+"k-k.\"", "-o_n") // a line without a field
 	f.Fuzz(func(t *testing.T, a, b string) {
 		files := folderOf("gfx942/gemm/a.csv", a, "gfx950/gemm/a.csv", b, "gfx942/gemm/k.co", "")
 		o, err := Find(files, "gfx942", &opconfig.Assembly{Tables: []string{"gemm"}, Absent: []string{"*/*/*", "*/*/*/*"}})

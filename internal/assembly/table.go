@@ -140,8 +140,8 @@ func (t *tables) add(file, text, arch string) error {
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		line, _ := r.FieldPos(0)
 		if err == nil {
+			line, _ := r.FieldPos(0)
 			err = t.row(l, file, line, arch, columns, values)
 		}
 		var own *Error
@@ -203,14 +203,17 @@ func (t *tables) isNumber(column string) bool {
 // withoutComments removes /* */, lines that begin with //, # or ;, and the ends of lines from // or #, or from a ; after a blank.
 // It keeps the number of lines.
 func withoutComments(text string) string {
-	for {
-		before, rest, found := strings.Cut(text, "/*")
-		if !found {
-			break
+	var code strings.Builder
+	for found := true; found; {
+		var before, inside string
+		before, text, found = strings.Cut(text, "/*")
+		code.WriteString(before)
+		if found {
+			inside, text, _ = strings.Cut(text, "*/")
+			code.WriteString(strings.Repeat("\n", strings.Count(inside, "\n")))
 		}
-		inside, after, _ := strings.Cut(rest, "*/")
-		text = before + strings.Repeat("\n", strings.Count(inside, "\n")) + after
 	}
+	text = code.String()
 	var b strings.Builder
 	for line := range strings.Lines(text) {
 		body := strings.TrimRight(line, "\r\n")
