@@ -75,10 +75,10 @@ func (e *AssemblyError) Unwrap() error { return e.Err }
 
 // assembly finds the assembly code objects of a module, nil if it declares none. It fails with [*AssemblyError].
 func (s *session) assembly(mod *opconfig.Module, tc *toolchain.Toolchain, to target.Target) (*assemblyInputs, error) {
-	want := mod.Assembly
-	if want == nil || to.Vendor() != target.HIP {
+	if !takesAssembly(mod, to) {
 		return nil, nil
 	}
+	want := mod.Assembly
 	failed := &AssemblyError{Module: mod.Name, Target: to, Root: want.Root, Dir: want.Folder.Dir, Unset: want.Folder.Unset}
 	if failed.Unset != "" {
 		return nil, failed

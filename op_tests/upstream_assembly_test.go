@@ -118,7 +118,7 @@ func assemblyProcess(t *testing.T, arch, checkout string, env ...string) {
 	t.Helper()
 	cc, err := exec.LookPath("cc")
 	if err != nil {
-		t.Skip("no C compiler (cc) on PATH")
+		t.Fatal("no C compiler (cc) on PATH; install gcc")
 	}
 	dir, launches := t.TempDir(), t.TempDir()
 	runtime := filepath.Join(dir, "libamdhip64.so.6")

@@ -3,6 +3,8 @@
 package optests_test
 
 import (
+	"math/rand/v2"
+
 	targets "github.com/aiter-go/aiter/jit/target"
 	optests "github.com/aiter-go/aiter/op_tests"
 	"github.com/aiter-go/aiter/op_tests/aiterops"
@@ -71,6 +73,17 @@ func normQuantModule(to targets.Target) upstreamModule {
 				addQuant.Cases = append(addQuant.Cases, optests.Call{Seed: uint64(i), Args: args(c.out, rows, c.d, more)})
 			}
 		}
+	}
+	for _, op := range []*optests.Operator{&plain, &add, &quant, &addQuant} {
+		c, zeros := op.Cases[0], map[string]any{}
+		for _, name := range []string{"input", "residual_in"} {
+			if t, ok := c.Args[name].(optests.TensorArg); ok {
+				t.Fill = func(_ *rand.Rand, values []float64) { clear(values) }
+				zeros[name] = t
+			}
+		}
+		c.Name, c.Args = "zeros", merged(c.Args, zeros)
+		op.Cases = append(op.Cases, c)
 	}
 	return upstreamModule{name: "module_aiter_rmsnorm_quant", ops: []optests.Operator{plain, add, quant, addQuant}}
 }

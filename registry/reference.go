@@ -2,6 +2,7 @@ package registry
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/aiter-go/aiter/device"
 	"github.com/aiter-go/aiter/internal/verify"
@@ -15,7 +16,7 @@ import (
 type Reference struct {
 	// Compute returns the elements of the tensors that a call writes, row-major, by the argument's name. A tensor that is not in the
 	// result is not compared. args has all arguments of the schema by name, with defaults for those that the call left out. Tensors are
-	// copies in host memory from before the call. An error makes the call fail with an *UnverifiedError.
+	// copies in host memory from before the call. An error or a panic makes the call fail with an *UnverifiedError.
 	Compute func(args map[string]any) (map[string][]float64, error)
 	// Tolerance returns the largest error of an element, abs + rel * |expected|, of an argument with elements of a type. nil: the
 	// tolerance of the operator in the configuration, else that of the element type.
@@ -27,13 +28,27 @@ func (r *Registry) hasReference(op string) bool {
 	return ok
 }
 
+// compute calls Compute. A panic is an error: a reference may use values in the memory of the device as indices, such as positions, and
+// operators do not check them.
+func (r Reference) compute(args map[string]any) (want map[string][]float64, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the reference failed: %v", p)
+		}
+	}()
+	if r.Compute == nil {
+		return nil, errors.New("Options.References has a Reference without Compute")
+	}
+	return r.Compute(args)
+}
+
 // compareWithReference compares what a call wrote with the reference. before has copies of the tensors from before the call.
 func (o *opVersion) compareWithReference(ref Reference, queue device.Stream, args []any, before []*tensor.Tensor) error {
 	got, err := o.snapshot(queue, o.writtenTensors(tensorsOf(args)))
 	if err != nil {
 		return &UnverifiedError{Op: o.Name(), Called: true, Err: err}
 	}
-	want, err := ref.Compute(o.named(replaceTensors(args, before)))
+	want, err := ref.compute(o.named(replaceTensors(args, before)))
 	if err != nil {
 		return &UnverifiedError{Op: o.Name(), Called: true, Err: err}
 	}

@@ -70,7 +70,10 @@ func TestReferenceThatFails(t *testing.T) {
 		"error": {func(map[string]any) (map[string][]float64, error) { return nil, refused }, "no such mode"},
 		"length": {func(map[string]any) (map[string][]float64, error) { return map[string][]float64{"out": {1}}, nil },
 			"returned 1 elements, expected 9"},
-		"nothing": {func(map[string]any) (map[string][]float64, error) { return nil, nil }, ""},
+		"panic": {func(map[string]any) (map[string][]float64, error) { panic("index out of range") },
+			"the reference failed: index out of range"},
+		"no function": {nil, "a Reference without Compute"},
+		"nothing":     {func(map[string]any) (map[string][]float64, error) { return nil, nil }, ""},
 	} {
 		op := lookup(t, withReferences(t, map[string]registry.Reference{"shaky_copy": {Compute: c.compute}}), "shaky_copy")
 		err := oddCall(op, 1)

@@ -36,16 +36,17 @@ inline void expect_same(const char* name, const aiter_tensor_t& t, const char* o
   AITER_CHECK(same, name, ": expected the shape and the element type of ", of, ", ", given(other));
 }
 
-// expect_reach checks that the kernels' 32-bit offsets reach each byte.
-inline void expect_reach(const char* name, const aiter_tensor_t& t) {
-  constexpr int64_t most = INT32_MAX;
+// expect_reach checks that no stride is negative, and that the last element is less than 2^bits elements behind the first: with 28 bits,
+// offsets in bytes have 32 bits for each type.
+inline void expect_reach(const char* name, const aiter_tensor_t& t, int bits = 28) {
+  const int64_t most = (int64_t(1) << bits) - 1;
   int64_t last = 0;
   for (int i = 0; i < t.dim() && t.numel() > 0; i++) {
     const int64_t steps = t.size(i) - 1;
     if (steps == 0) continue;
     AITER_CHECK(t.stride(i) >= 0, name, ": expected no negative stride");
-    AITER_CHECK(t.stride(i) <= most && steps <= most && (last += steps * t.stride(i)) <= most / 8, name,
-                ": expected a tensor of less than 2^28 elements from the first to the last");
+    AITER_CHECK(t.stride(i) <= most && steps <= most && (last += steps * t.stride(i)) <= most, name, ": expected a tensor of less than 2^",
+                bits, " elements from the first to the last");
   }
 }
 

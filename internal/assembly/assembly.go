@@ -54,7 +54,10 @@ func (e *Error) Error() string {
 // Unwrap returns the error of the filesystem, nil if there is none.
 func (e *Error) Unwrap() error { return e.Err }
 
-const maxFiles = 20000 // in the folders of one module
+const (
+	maxFiles   = 20000   // in the folders of one module
+	maxObjects = 1 << 30 // bytes of the code objects of one module, which the link reads into memory
+)
 
 // Find finds the code objects in files, the folder of all architectures. The error is an *[Error].
 func Find(files fs.FS, arch string, want *opconfig.Assembly) (*Objects, error) {
@@ -141,10 +144,14 @@ func (o *Objects) dropAbsent(files fs.FS, absent []string) error {
 		return &Error{Path: o.Files[0].Name, Msg: fmt.Sprintf("more than %d code objects", maxFiles)}
 	}
 	var present []File
+	bytes := int64(0)
 	for _, f := range o.Files {
 		info, err := fs.Stat(files, f.Name)
 		switch {
 		case err == nil && info.Mode().IsRegular():
+			if bytes += info.Size(); bytes > maxObjects {
+				return &Error{Path: f.Name, Msg: fmt.Sprintf("the code objects have more than %d MiB", maxObjects>>20)}
+			}
 			present = append(present, f)
 		case err == nil:
 			return &Error{Path: f.Name, Msg: "the code object is not a regular file"}
@@ -166,7 +173,7 @@ func matches(pattern, name string) bool {
 // Path returns the path on disk of a file of the folder dir.
 func Path(dir, name string) string { return filepath.Join(dir, filepath.FromSlash(name)) }
 
-// isIdentifier reports whether a word is an identifier of C++ and no keyword that a column may have by mistake.
+// isIdentifier reports whether a word has the form of an identifier of C++.
 func isIdentifier(s string) bool {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
 	return s != "" && strings.Trim(s[:1], letters) == "" && strings.Trim(s, letters+"0123456789") == ""

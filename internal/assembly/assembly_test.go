@@ -118,6 +118,26 @@ func TestFindErrors(t *testing.T) {
 	}
 }
 
+// Code objects that the link could not hold in memory are refused before they are read.
+func TestLargeCodeObject(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "gfx942"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	large, err := os.Create(filepath.Join(dir, "gfx942", "k.co"))
+	if err == nil {
+		err = errors.Join(large.Truncate(maxObjects+1), large.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var own *Error
+	_, err = Find(os.DirFS(dir), "gfx942", &opconfig.Assembly{Files: []string{"*.co"}})
+	if !errors.As(err, &own) || own.Path != "gfx942/k.co" {
+		t.Errorf("got %v, want an *Error of gfx942/k.co", err)
+	}
+}
+
 // Headers is a folder that can be copied.
 func TestHeaders(t *testing.T) {
 	h := Headers{"a.hpp": "text\n", "b.hpp": ""}

@@ -39,20 +39,30 @@ func Bundle(o Object) []byte {
 	return b.Bytes()
 }
 
+// openHost opens an object file that device code or files are linked to. It fails with [*FormatError] for other files.
+func openHost(host []byte) (*elf.File, error) {
+	f, err := elf.NewFile(bytes.NewReader(host))
+	if err != nil {
+		return nil, &FormatError{"host object", err.Error()}
+	}
+	if f.Class != elf.ELFCLASS64 || f.Data != elf.ELFDATA2LSB || f.Type != elf.ET_REL {
+		_ = f.Close() // only read
+		return nil, &FormatError{"host object",
+			fmt.Sprintf("expected a relocatable, little-endian ELF of 64 bits, got %v, %v, %v", f.Type, f.Data, f.Class)}
+	}
+	return f, nil
+}
+
 // Embed makes an object file with device code. host is the object of a unit that was compiled without device code; the
 // two are linked together. The object file has a section .hip_fatbin with the bundle, under the symbol that the
 // registration in host refers to. For a unit without kernels, which refers to no such symbol, it is empty. Embed fails
 // with [*FormatError] if host is not such an object.
 func Embed(host []byte, o Object) ([]byte, error) {
-	f, err := elf.NewFile(bytes.NewReader(host))
+	f, err := openHost(host)
 	if err != nil {
-		return nil, &FormatError{"host object", err.Error()}
+		return nil, err
 	}
 	defer f.Close()
-	if f.Class != elf.ELFCLASS64 || f.Data != elf.ELFDATA2LSB || f.Type != elf.ET_REL {
-		return nil, &FormatError{"host object",
-			fmt.Sprintf("expected a relocatable, little-endian ELF of 64 bits, got %v, %v, %v", f.Type, f.Data, f.Class)}
-	}
 	name, err := fatbinSymbol(f)
 	if err != nil {
 		return nil, err

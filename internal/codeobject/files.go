@@ -29,15 +29,11 @@ type NamedFile struct {
 // entry for each (the offsets of its name and its content from the start of the table, and its size), the names, each
 // with a final 0, and the contents. It fails with [*FormatError] if host is not an object file.
 func EmbedFiles(host []byte, files []NamedFile) ([]byte, error) {
-	f, err := elf.NewFile(bytes.NewReader(host))
+	f, err := openHost(host)
 	if err != nil {
-		return nil, &FormatError{"host object", err.Error()}
+		return nil, err
 	}
 	defer f.Close()
-	if f.Class != elf.ELFCLASS64 || f.Data != elf.ELFDATA2LSB || f.Type != elf.ET_REL {
-		return nil, &FormatError{"host object",
-			fmt.Sprintf("expected a relocatable, little-endian ELF of 64 bits, got %v, %v, %v", f.Type, f.Data, f.Class)}
-	}
 	return relocatable{f.Machine, f.OSABI, filesSection, filesSymbol, filesTable(files)}.bytes(), nil
 }
 

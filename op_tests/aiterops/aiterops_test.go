@@ -49,6 +49,14 @@ func TestReference(t *testing.T) {
 	if out := want["out"]; len(out) != 2 || math.Abs(out[0]-3/rms) > 1e-12 || math.Abs(out[1]-8/rms) > 1e-12 {
 		t.Errorf("got %v, want [%g %g]", out, 3/rms, 8/rms)
 	}
+	zeros := must(tensor.New(tensor.Float16, 2, 16))
+	want, err = aiterops.References()["aiter_dynamic_per_token_scaled_quant"].Compute(map[string]any{
+		"out": must(tensor.New(tensor.Int8, 2, 16)), "input": zeros, "scales": must(tensor.New(tensor.Float32, 2, 1)),
+		"scale_ub": (*tensor.Tensor)(nil), "num_rows": nil, "num_rows_factor": 1, "shuffle_scale": false,
+	})
+	if err != nil || want["out"] != nil || len(want["scales"]) != 2 {
+		t.Errorf("rows of zeros: got %v, %v, want 2 scales alone", want, err)
+	}
 	heads := int32(2)
 	rotated, err := aiterops.References()["aiter_rotary_embedding_fwd"].Compute(map[string]any{
 		"positions": must(tensor.Of([]int64{1}, 1)), "query": must(tensor.Of([]float32{1, 0, 5, 6}, 1, 4)),

@@ -6,15 +6,7 @@ namespace aiter::upstream {
 
 // expect_adjacent checks that the elements of a row are adjacent and that 32 bits have the offset of each element.
 static void expect_adjacent(const char* name, const Tensor& t) {
-  constexpr int64_t most = INT32_MAX;
-  int64_t last = 0;
-  for (int i = 0; i < t.dim() && t.numel() > 0; i++) {
-    const int64_t steps = t.size(i) - 1;
-    if (steps == 0) continue;
-    AITER_CHECK(t.stride(i) >= 0, name, ": expected no negative stride");
-    AITER_CHECK(t.stride(i) <= most && steps <= most && (last += steps * t.stride(i)) <= most, name,
-                ": expected a tensor of less than 2^31 elements from the first to the last");
-  }
+  expect_reach(name, t, 31);
   AITER_CHECK(t.size(-1) <= 1 || t.stride(-1) == 1, name, ": expected adjacent elements of the last dimension");
 }
 
