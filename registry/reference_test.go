@@ -109,3 +109,14 @@ func TestReferenceTolerance(t *testing.T) {
 		t.Errorf("1e300 in float32: %v", err)
 	}
 }
+
+// The error of an operator without code for the CPU names what it lacks.
+func TestNoReference(t *testing.T) {
+	op := lookup(t, open(t, registry.Options{AIter: "/none", Verify: true}), "aiter_sigmoid")
+	x := must(tensor.New(tensor.Float32, 8, 16))
+	err := op.Call(context.Background(), must(tensor.New(tensor.Float32, 8, 16)), x)
+	var unverified *registry.UnverifiedError
+	if !errors.As(err, &unverified) || unverified.Called || !strings.Contains(err.Error(), "Options.References has no reference") {
+		t.Errorf("got %v, want an UnverifiedError that names Options.References", err)
+	}
+}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/aiter-go/aiter/device"
 	"github.com/aiter-go/aiter/internal/ffi"
+	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/verify"
 	"github.com/aiter-go/aiter/jit/schema"
 	"github.com/aiter-go/aiter/tensor"
@@ -74,7 +75,12 @@ func (o *opVersion) callVerified(ctx context.Context, args []any, params *ffi.Pa
 	}
 	var onHost binding
 	if !o.reg.hasReference(o.Name()) {
-		if onHost, err = o.binding(ctx, tensor.Host(), o.key(args)); err != nil {
+		onHost, err = o.binding(ctx, tensor.Host(), o.key(args))
+		var unsupported *opconfig.UnsupportedTargetError
+		if errors.As(err, &unsupported) {
+			err = fmt.Errorf("the module has no code for the CPU, and Options.References has no reference of the operator: %w", unsupported)
+		}
+		if err != nil {
 			return &UnverifiedError{Op: o.Name(), Err: err}
 		}
 	}
