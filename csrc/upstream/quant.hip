@@ -41,8 +41,10 @@ static void whole(Tensor& out, const Tensor& input, Tensor& scale) {
   HIP_CALL(hipGetLastError());
 }
 
-static void check_num_rows(const std::optional<Tensor>& num_rows) {
+// check_num_rows checks the factor too: the kernel computes with their product, which is not checked, because num_rows is on the device.
+static void check_num_rows(const std::optional<Tensor>& num_rows, int factor, int64_t rows) {
   if (!num_rows) return;
+  AITER_CHECK(factor >= 1 && factor <= std::max<int64_t>(rows, 1), "num_rows_factor: expected 1 to ", rows, ", got ", factor);
   expect_type("num_rows", *num_rows, AITER_DTYPE_i32);
   AITER_CHECK(num_rows->numel() == 1, "num_rows: expected 1 element, got ", num_rows->numel());
 }
@@ -53,7 +55,7 @@ static void rows(Tensor& out, const Tensor& input, Tensor& scales, std::optional
   expect_scale("scales", scales, int64_t(input.numel()) / input.size(-1));
   if (scale_ub) expect_scale("scale_ub", *scale_ub, 1);
   AITER_CHECK(!shuffle_scale, "shuffle_scale: expected false");
-  check_num_rows(num_rows);
+  check_num_rows(num_rows, num_rows_factor, int64_t(input.numel()) / input.size(-1));
   if (!work) return;
   ::aiter::dynamic_per_token_scaled_quant(out, input, scales, scale_ub, false, num_rows, num_rows_factor);
   HIP_CALL(hipGetLastError());
@@ -78,7 +80,7 @@ static void groups(Tensor& out, const Tensor& input, Tensor& scales, int group_s
   AITER_CHECK(int64_t(scales.numel()) == count * (columns / group_size), "scales: expected ", count * (columns / group_size), " elements");
   expect_packed("scales", scales);
   AITER_CHECK(!shuffle_scale || !bytes || group_size != 32, "shuffle_scale: expected false for bytes with groups of 32 elements");
-  check_num_rows(num_rows);
+  check_num_rows(num_rows, num_rows_factor, count);
   if (out.numel() == 0) return;
   ::aiter::dynamic_per_group_scaled_quant(out, input, scales, group_size, shuffle_scale, num_rows, num_rows_factor);
   HIP_CALL(hipGetLastError());

@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cctype>
 #include <cstring>
 #include <limits>
@@ -139,7 +138,7 @@ inline int element_type(const DLDataType& d) {
 // convert makes AIter's value of a decoded argument.
 inline Status convert(const TensorView& t, aiter_tensor_t* to, Call* call) {
   constexpr int most = int(sizeof to->shape / sizeof to->shape[0]);
-  if (t.rank() > most) return value_error("argument '%s': expected at most %d dimensions, got %d", t.name(), most, t.rank());
+  if (t.rank() < 0 || t.rank() > most) return value_error("argument '%s': expected 0 to %d dimensions, got %d", t.name(), most, t.rank());
   const DLDevice d = t.device();
   if (d.type != kROCM)
     return value_error("argument '%s': expected a tensor in the memory of a ROCm device, got device type %d", t.name(), int(d.type));
@@ -158,7 +157,12 @@ inline Status convert(const TensorView& t, aiter_tensor_t* to, Call* call) {
                       e.code == kE4M3FNUZ ? "fn" : "fnuz", e.code == kE4M3FNUZ ? "fnuz" : "fn");
   *to = aiter_tensor_t{};
   to->ptr = t.data(), to->ndim = t.rank(), to->numel_ = 1, to->dtype_ = AiterDtype(type), to->device_id = d.id;
-  for (int i = 0; i < t.rank(); i++) to->shape[i] = t.size(i), to->strides[i] = t.stride(i), to->numel_ *= size_t(t.size(i));
+  for (int i = 0; i < t.rank(); i++) {
+    to->shape[i] = t.size(i), to->strides[i] = t.stride(i);
+    if (t.size(i) < 0 || __builtin_mul_overflow(to->numel_, size_t(t.size(i)), &to->numel_) || to->numel_ > size_t(INT64_MAX) / 16)
+      return value_error("argument '%s': expected sizes from 0 on and less than 2^59 elements, got %lld in dimension %d", t.name(),
+                         static_cast<long long>(t.size(i)), i);
+  }
   if (to->numel_ > 0 && !to->ptr) return value_error("argument '%s': expected memory, got a null pointer", t.name());
   call->on_device = true, call->device = d;
   return Status();

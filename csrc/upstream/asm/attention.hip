@@ -18,7 +18,7 @@ static Paged check_cache(const Tensor& Q, const Tensor& K, const Tensor& V, cons
   expect_sizes("Q", Q, {-1, -1, size});
   AITER_CHECK(Q.stride(2) == 1 && (Q.size(1) == 1 || Q.stride(1) == size), "Q: expected the heads of a token to be adjacent");
   expect_reach("Q", Q), expect_aligned("Q", Q, 16, 2);
-  expect_same("out_", out_, "Q", Q), expect_packed("out_", out_), expect_aligned("out_", out_, 16, 2);
+  expect_same("out_", out_, "Q", Q), expect_packed("out_", out_), expect_reach("out_", out_), expect_aligned("out_", out_, 16, 2);
   const bool quantized = K.dtype() == AITER_DTYPE_i8 || K.dtype() == AITER_DTYPE_u8 || K.dtype() == AITER_DTYPE_fp8;
   AITER_CHECK(quantized || K.dtype() == Q.dtype(), "K: expected the element type of Q, int8 or the device's float8");
   const int64_t x = quantized ? 16 : 8;  // elements in 16 bytes
@@ -59,8 +59,12 @@ static void pa(Tensor& Q, Tensor& K, Tensor& V, Tensor& block_tables, Tensor& co
     const int64_t scales = p.blocks * p.block_size * p.kv_heads;
     expect_numbers("K_QScale", *K_QScale, scales), expect_numbers("V_QScale", *V_QScale, scales);
   }
-  AITER_CHECK(kernelName.empty() || cfg_pa_asm.count(get_gpu_arch() + kernelName), "kernelName: expected one of ", cfg_pa_asm.size(),
-              " kernels in AIter's table, or none");
+  if (!kernelName.empty()) {
+    const auto row = cfg_pa_asm.find(get_gpu_arch() + kernelName);
+    AITER_CHECK(row != cfg_pa_asm.end(), "kernelName: expected one of ", cfg_pa_asm.size(), " kernels in AIter's table, or none");
+    AITER_CHECK(row->second.ps == 0 && row->second.blkSz == p.block_size,
+                "kernelName: expected a kernel without a plan of work, for blocks of ", p.block_size);
+  }
   if (sequences == 0 || Q.size(0) == 0) return;
   ::pa_fwd(&Q, &K, &V, &block_tables, &context_lens, int(block_tables.stride(0)), max_qlen, address(K_QScale), address(V_QScale), &out_,
            address(qo_indptr), high_precision, name_or_none(kernelName), getCurrentHIPStream());

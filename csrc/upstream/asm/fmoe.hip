@@ -19,19 +19,22 @@ struct Sorted {
 };
 
 // check_experts checks input and out (tokens, dim), the weights of the experts, and the sorted tokens. A gate has `gates` * inter rows.
-static Experts check_experts(const Tensor& out, const Tensor& input, const Tensor& gate, const Tensor& down, const Sorted& sorted, int topk,
-                             int64_t gates, int64_t block) {
+static Experts check_experts(const Tensor& out, Tensor& input, const Tensor& gate, const Tensor& down, const Sorted& sorted, int topk,
+                             int64_t gates, int64_t block, int64_t columns) {
   expect_sizes("out", out, {-1, -1}), expect_packed("out", out), expect_aligned("out", out, 16, 16);
   const int64_t tokens = out.size(0), dim = out.size(1);
   expect_sizes("input", input, {tokens, dim});
-  AITER_CHECK(tokens <= 1 || (input.stride(1) == 1 && input.stride(0) >= dim), "input: expected rows of adjacent elements");
+  AITER_CHECK(tokens == 0 || (input.stride(1) == 1 && (tokens == 1 || input.stride(0) >= dim)),
+              "input: expected rows of adjacent elements");
+  if (tokens <= 1) input.strides[0] = dim;  // kernels compute the end of the memory with it
   expect_reach("input", input), expect_reach("out", out), expect_aligned("input", input, 16, input.element_size());
   expect_sizes("down", down, {-1, dim, -1});
   const Experts e{tokens, dim, down.size(0), down.size(2), sorted.experts.dim() == 1 ? sorted.experts.size(0) : 0};
   expect_sizes("gate", gate, {e.experts, gates * e.inter, dim});
   AITER_CHECK(gate.dtype() == down.dtype(), "gate and down: expected one element type");
   expect_packed("gate", gate), expect_packed("down", down), expect_aligned("gate", gate, 16, 16), expect_aligned("down", down, 16, 16);
-  AITER_CHECK(e.experts > 0 && e.inter > 0 && dim > 0 && dim % 64 == 0, "down: expected experts of a multiple of 64 rows");
+  // Kernels write whole steps of columns of out.
+  AITER_CHECK(e.experts > 0 && e.inter > 0 && dim > 0 && dim % columns == 0, "down: expected experts of a multiple of ", columns, " rows");
   // Kernels get the bytes of an expert in 32 bits.
   AITER_CHECK(gates * e.inter * dim * gate.element_size() <= INT32_MAX, "gate: expected experts of less than 2^31 bytes");
   AITER_CHECK(topk >= 1 && topk <= e.experts && tokens * topk <= INT32_MAX, "topk: expected 1 to ", e.experts);
@@ -57,7 +60,8 @@ static void experts(Tensor& out, Tensor& input, Tensor& gate, Tensor& down, Tens
   AITER_CHECK(is_float16(input.dtype()) && out.dtype() == input.dtype() && gate.dtype() == input.dtype(),
               "out, input and gate: expected one type, float16 or bfloat16");
   const Experts e =
-      check_experts(out, input, gate, down, {sorted_token_ids, sorted_weights, sorted_expert_ids, num_valid_ids}, topk, 1, 32);
+      check_experts(out, input, gate, down, {sorted_token_ids, sorted_weights, sorted_expert_ids, num_valid_ids}, topk, 1, 32, 128);
+  AITER_CHECK(e.inter % 512 == 0, "down: expected experts of a multiple of 512 columns");  // a block of the grid has 512
   if (e.empty()) return;
   ::fmoe_impl(&out, &input, &gate, &down, &sorted_token_ids, &sorted_weights, &sorted_expert_ids, &num_valid_ids, topk,
               getCurrentHIPStream());
@@ -73,12 +77,13 @@ static void expect_scales(const char* name, const Tensor& t, int64_t experts, in
 }
 
 // expect_row checks the name of a kernel of the table, for blocks of sorted tokens.
-static void expect_row(const std::string& name, const CFG& table, int64_t inter, int block) {
+static void expect_row(const std::string& name, const CFG& table, int64_t inter, int block, int smooth) {
   if (name.empty()) return;
   const auto row = table.find(get_gpu_arch() + name);
   AITER_CHECK(row != table.end(), "kernelName: expected one of ", table.size(), " kernels in AIter's table, or none");
   AITER_CHECK(row->second.flat == 0 && row->second.subGU_m == block, "kernelName: expected a kernel for blocks of ", block,
               " sorted tokens");
+  AITER_CHECK(row->second.smf == smooth, "kernelName: expected a kernel ", smooth ? "with" : "without", " fc2_smooth_scale");
   AITER_CHECK(inter % row->second.subGU_n == 0, "kernelName: expected a kernel of which the tiles divide ", inter, "; it has ",
               row->second.subGU_n, " columns");
 }
@@ -93,7 +98,7 @@ static void experts_g1u1(Tensor& out, Tensor& input, Tensor& gate, Tensor& down,
   expect_float16_out(out);
   const int act = activation_of(activation);
   const Experts e =
-      check_experts(out, input, gate, down, {sorted_token_ids, sorted_weights, sorted_expert_ids, num_valid_ids}, topk, 2, 32);
+      check_experts(out, input, gate, down, {sorted_token_ids, sorted_weights, sorted_expert_ids, num_valid_ids}, topk, 2, 32, 256);
   expect_numbers("input_scale", input_scale, e.tokens);
   expect_scales("fc1_scale", fc1_scale, e.experts, 2 * e.inter), expect_scales("fc2_scale", fc2_scale, e.experts, e.dim);
   if (fc2_smooth_scale) expect_numbers("fc2_smooth_scale", *fc2_smooth_scale, e.experts * e.inter);
@@ -103,7 +108,7 @@ static void experts_g1u1(Tensor& out, Tensor& input, Tensor& gate, Tensor& down,
                                     : silu ? cfg_fmoe_bf16_pertokenInt8_g1u1_silu : cfg_fmoe_bf16_pertokenInt8_g1u1_gelu
                        : half ? silu ? cfg_fmoe_fp16_pertokenFp8_g1u1_silu : cfg_fmoe_fp16_pertokenFp8_g1u1_gelu
                               : silu ? cfg_fmoe_bf16_pertokenFp8_g1u1_silu : cfg_fmoe_bf16_pertokenFp8_g1u1_gelu;
-    expect_row(kernelName, table, e.inter, 32);
+    expect_row(kernelName, table, e.inter, 32, fc2_smooth_scale ? 2 : 0);
   }
   if (e.empty()) return;
   ::fmoe_g1u1_impl(&out, &input, &gate, &down, &sorted_token_ids, &sorted_weights, &sorted_expert_ids, &num_valid_ids, topk, &input_scale,
@@ -120,13 +125,15 @@ static void experts_blockscale(Tensor& out, Tensor& input, Tensor& gate, Tensor&
   AITER_CHECK(block_size_M == 16 || block_size_M == 32 || block_size_M == 64 || block_size_M == 128,
               "block_size_M: expected 16, 32, 64 or 128, the unit_size of the sorting");
   const Experts e =
-      check_experts(out, input, gate, down, {sorted_token_ids, sorted_weights, sorted_expert_ids, num_valid_ids}, topk, 2, block_size_M);
+      check_experts(out, input, gate, down, {sorted_token_ids, sorted_weights, sorted_expert_ids, num_valid_ids}, topk, 2, block_size_M,
+                    256);
   AITER_CHECK(e.inter % block == 0 && e.dim % block == 0, "down: expected experts of multiples of 128 rows and columns");
   expect_numbers("input_scale", input_scale, e.tokens * (e.dim / block));
   expect_scales("fc1_scale", fc1_scale, e.experts, (2 * e.inter / block) * (e.dim / block));
   expect_scales("fc2_scale", fc2_scale, e.experts, (e.dim / block) * (e.inter / block));
   const bool silu = act == int(ActivationType::Silu);
-  expect_row(kernelName, silu ? cfg_fmoe_bf16_blockscaleFp8_g1u1_silu : cfg_fmoe_bf16_blockscaleFp8_g1u1_gelu, e.inter, block_size_M);
+  expect_row(kernelName, silu ? cfg_fmoe_bf16_blockscaleFp8_g1u1_silu : cfg_fmoe_bf16_blockscaleFp8_g1u1_gelu, e.inter, block_size_M,
+             0);
   if (e.empty()) return;
   ::fmoe_fp8_blockscale_g1u1_impl(&out, &input, &gate, &down, &sorted_token_ids, &sorted_weights, &sorted_expert_ids, &num_valid_ids, topk,
                                   &input_scale, &fc1_scale, &fc2_scale, name_or_none(kernelName), block, block, nullptr, act, block_size_M,

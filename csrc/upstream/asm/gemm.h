@@ -13,14 +13,15 @@ struct Product {
 };
 
 // check_product checks the types and the layout of the matrices. K must be a multiple of k_step.
-inline Product check_product(const char* a_name, const Tensor& a, const char* b_name, const Tensor& b, const char* out_name,
+inline Product check_product(const char* a_name, Tensor& a, const char* b_name, const Tensor& b, const char* out_name,
                              const Tensor& out, AiterDtype type, int64_t k_step) {
   expect_sizes(a_name, a, {-1, -1}), expect_type(a_name, a, type);
   const Product p{a.size(0), b.dim() == 2 ? b.size(0) : 0, a.size(1)};
   expect_sizes(b_name, b, {-1, p.k}), expect_type(b_name, b, type), expect_packed(b_name, b);
   expect_sizes(out_name, out, {p.m, p.n}), expect_packed(out_name, out);
   AITER_CHECK(p.k > 0 && p.k % k_step == 0, a_name, ": expected rows of a multiple of ", k_step, " elements");
-  AITER_CHECK(p.m <= 1 || (a.stride(1) == 1 && a.stride(0) >= p.k), a_name, ": expected rows of adjacent elements");
+  AITER_CHECK(p.m == 0 || (a.stride(1) == 1 && (p.m == 1 || a.stride(0) >= p.k)), a_name, ": expected rows of adjacent elements");
+  if (p.m <= 1) a.strides[0] = p.k;  // kernels compute the end of the memory with it
   expect_reach(a_name, a), expect_reach(b_name, b), expect_reach(out_name, out);
   expect_aligned(a_name, a, 16, a.element_size()), expect_aligned(b_name, b, 16, b.element_size());
   expect_aligned(out_name, out, 16, 16);
@@ -37,10 +38,11 @@ inline void expect_numbers(const char* name, const Tensor& t, int64_t count) {
 inline const char* name_or_none(const std::string& name) { return name.empty() ? nullptr : name.c_str(); }
 
 // expect_kernel checks the name of a kernel, and that its tiles cover N.
-template <class Table> inline void expect_kernel(const std::string& name, const Table& table, int64_t n) {
+template <class Table> inline void expect_kernel(const std::string& name, const Table& table, int64_t n, int split) {
   if (name.empty()) return;
   const auto row = table.find(get_gpu_arch() + name);
   AITER_CHECK(row != table.end(), "kernelName: expected one of ", table.size(), " kernels in AIter's table, or none");
+  AITER_CHECK(split <= 1 || row->second.splitK == 1, "splitK: expected -1, 0 or 1 for the kernel, which does not divide K");
   AITER_CHECK(n % row->second.tile_n == 0, "kernelName: expected a kernel of which the tiles divide N, ", n, "; it has ",
               row->second.tile_n, " columns");
 }

@@ -12,9 +12,10 @@ static void gemm(Tensor& XQ, Tensor& WQ, Tensor& x_scale, Tensor& w_scale, Tenso
   expect_numbers("x_scale", x_scale, p.m), expect_numbers("w_scale", w_scale, p.n), expect_numbers("bias", bias, p.n);
   AITER_CHECK(bpreshuffle, "bpreshuffle: expected true; AIter selects kernels for shuffled weights in any case, got false");
   expect_split(splitK);
-  expect_kernel(kernelName, cfg_i8gemm_bf16_perTokenI8, p.n);
+  expect_kernel(kernelName, cfg_i8gemm_bf16_perTokenI8, p.n, splitK);
   if (p.empty()) return;
-  ::gemm_a8w8_asm_impl(&XQ, &WQ, &x_scale, &w_scale, &Out, name_or_none(kernelName), &bias, bpreshuffle, splitK, getCurrentHIPStream());
+  const int parts = splitK < 0 ? 0 : splitK;  // AIter takes -1 as a number of parts
+  ::gemm_a8w8_asm_impl(&XQ, &WQ, &x_scale, &w_scale, &Out, name_or_none(kernelName), &bias, bpreshuffle, parts, getCurrentHIPStream());
 }
 
 }  // namespace aiter::upstream

@@ -14,7 +14,7 @@ static void gemm(Tensor& A, Tensor& B, Tensor& out, Tensor& A_scale, Tensor& B_s
   expect_numbers("A_scale", A_scale, p.m * (p.k / block)), expect_numbers("B_scale", B_scale, p.n / block * (p.k / block));
   expect_numbers("bias", bias, p.n);
   expect_split(splitK);
-  expect_kernel(kernelName, cfg_fp8gemm_bf16_blockscale, p.n);
+  expect_kernel(kernelName, cfg_fp8gemm_bf16_blockscale, p.n, splitK);
   if (p.empty()) return;
   ::gemm_a8w8_blockscale_bpreshuffle_asm_impl(&A, &B, &out, &A_scale, &B_scale, &bias, splitK, name_or_none(kernelName), 1, nullptr,
                                               getCurrentHIPStream());
