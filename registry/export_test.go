@@ -5,6 +5,8 @@ import (
 
 	"github.com/aiter-go/aiter/internal/ffi"
 	"github.com/aiter-go/aiter/internal/hostcall"
+	"github.com/aiter-go/aiter/internal/settings"
+	"github.com/aiter-go/aiter/jit/target"
 	"github.com/aiter-go/aiter/tensor"
 )
 
@@ -53,4 +55,10 @@ func classOf(o *Op, args []any) (code, words string) {
 		panic(err)
 	}
 	return string(appendClass(nil, buffer.packed, args)), classWords(v.decl.Schema, buffer.packed, args)
+}
+
+// MarkReady marks the whole module of the operator for a target, and the support library, as built and loaded.
+func (o *Op) MarkReady(t target.Target) {
+	o.reg.ready.Store(o.current().whole(t), struct{}{})
+	o.reg.ready.Store(settings.SupportRequest(), struct{}{})
 }

@@ -89,3 +89,13 @@ func TestWaitIsBounded(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Options.AIter adds operators of a checkout, whose folder need not exist.
+func TestAIter(t *testing.T) {
+	for dir, want := range map[string]bool{"": false, "/nowhere": true} {
+		r := open(t, registry.Options{AIter: dir, Getenv: env(nil)})
+		if _, err := r.Lookup("aiter_rms_norm"); (err == nil) != want {
+			t.Errorf("AIter %q: Lookup returned %v, want an operator: %t", dir, err, want)
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aiter-go/aiter/jit/target"
 	"github.com/aiter-go/aiter/registry"
 	"github.com/aiter-go/aiter/tensor"
 )
@@ -118,5 +119,63 @@ func TestNoReference(t *testing.T) {
 	var unverified *registry.UnverifiedError
 	if !errors.As(err, &unverified) || unverified.Called || !strings.Contains(err.Error(), "Options.References has no reference") {
 		t.Errorf("got %v, want an UnverifiedError that names Options.References", err)
+	}
+}
+
+// Calls on a GPU need the CPU build of an operator without a reference alone. Nothing is compiled: the errors name the requested targets.
+func TestReferenceNeedsNoCPUBuild(t *testing.T) {
+	rocm, dev := fakeDriver(t, "fakehip.c", "lib/libamdhip64.so.7"), tensor.Device{Type: tensor.ROCM}
+	const name, forCPU = "causal_conv1d_fwd", "module_causal_conv1d for cpu"
+	for _, references := range []map[string]registry.Reference{nil, {name: {Compute: copied}}} {
+		r := open(t, registry.Options{CacheDir: t.TempDir(), NoCompile: true, Verify: true, References: references,
+			Getenv: env(map[string]string{"ROCM_PATH": rocm})})
+		drv, err := r.Devices().Driver(tensor.ROCM)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lib := drv.Library(); !strings.HasPrefix(lib, rocm) {
+			t.Skipf("this process has the machine's own %s", lib)
+		}
+		gpu, err := r.Target(dev)
+		if err != nil {
+			t.Fatal(err)
+		}
+		needsCPU, op := references == nil, lookup(t, r, name)
+		if err := r.Warm(context.Background(), dev, name); err == nil || strings.Contains(err.Error(), forCPU) != needsCPU {
+			t.Errorf("%d references: Warm returned %v; want a build for the CPU: %t", len(references), err, needsCPU)
+		}
+		on := func(shape ...int64) *tensor.Tensor { return must(r.Devices().New(dev, tensor.Float32, shape...)) }
+		err = op.Call(context.Background(), on(1, 1, 4), on(1, 1, 4), on(1, 2))
+		var build *registry.BuildError
+		if !errors.As(err, &build) || (build.Request.Target == target.Host()) != needsCPU {
+			t.Errorf("%d references: the call returned %v; want a build for the CPU: %t", len(references), err, needsCPU)
+		}
+		op.MarkReady(gpu)
+		if r.Ready(dev, name) == needsCPU {
+			t.Errorf("%d references: with the code for %s alone, Ready returns %t", len(references), gpu, needsCPU)
+		}
+		op.MarkReady(target.Host())
+		if !r.Ready(dev, name) {
+			t.Errorf("%d references: not ready with all code", len(references))
+		}
+	}
+}
+
+// A reference gets the defaults of the arguments that a call leaves out.
+func TestReferenceGetsDefaults(t *testing.T) {
+	var given map[string]any
+	r := open(t, registry.Options{Verify: true, References: map[string]registry.Reference{"causal_conv1d_fwd": {
+		Compute: func(args map[string]any) (map[string][]float64, error) {
+			given = args
+			return nil, nil
+		},
+	}}})
+	op := lookup(t, r, "causal_conv1d_fwd")
+	on := func(shape ...int64) *tensor.Tensor { return must(tensor.New(tensor.Float32, shape...)) }
+	if err := op.Call(context.Background(), on(1, 1, 4), on(1, 1, 4), on(1, 2)); err != nil {
+		t.Fatal(err)
+	}
+	if silu, ok := given["use_silu"]; !ok || silu != false {
+		t.Errorf("the reference got %v, want the default of use_silu", given)
 	}
 }
