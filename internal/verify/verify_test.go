@@ -184,3 +184,23 @@ func TestTolerances(t *testing.T) {
 		}
 	}
 }
+
+// The values of a reference are not rounded to the type, except beyond its range.
+func TestCompareValues(t *testing.T) {
+	inf := math.Inf(1)
+	for _, c := range []struct {
+		got, want float64
+		different bool
+	}{
+		{5, 5, false}, {5, 5 + 1e-12, true}, {inf, 1e300, false}, {inf, inf, false}, {inf, -1e300, true}, {inf, 5, true}, {5, 1e300, true},
+	} {
+		got := must[*tensor.Tensor](t)(tensor.FromFloat64s(tensor.Float32, []float64{0, c.got}, 2, 1))
+		d, err := verify.CompareValues(got, []float64{0, c.want}, verify.Tolerance{})
+		if err != nil || (d != nil) != c.different {
+			t.Errorf("%g for %g: got %+v, error %v", c.got, c.want, d, err)
+		}
+		if d != nil && (!slices.Equal(d.Index, []int64{1, 0}) || d.Got != c.got || d.Want != c.want || d.Mismatches != 1 || d.Elements != 2) {
+			t.Errorf("%g for %g: got %+v", c.got, c.want, d)
+		}
+	}
+}
