@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/aiter-go/aiter/internal/filehash"
@@ -64,6 +65,11 @@ func TestAcceptedRunsOnce(t *testing.T) {
 	if got := string(read(t, log)); got != base+" -good\n"+base+" -bad\n"+base+"\n" {
 		t.Errorf("the compiler ran with\n%s", got)
 	}
+	tc.Digest = "of another compiler"
+	_, err := tc.Accepted(t.Context(), [][]string{{"-good"}})
+	if got := string(read(t, log)); err != nil || !strings.HasSuffix(got, base+"\n"+base+" -good\n") {
+		t.Errorf("the answer of one compiler is that of another: the compilers ran with\n%s, error %v", got, err)
+	}
 }
 
 // A compiler that fails without the flag, or is killed, has given no answer, and nothing is kept.
@@ -79,9 +85,10 @@ func TestAcceptedFails(t *testing.T) {
 		}
 	}
 	tc, _ := script(t, "exit 1")
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := tc.Accepted(ctx, [][]string{{"-good"}}); !errors.Is(err, context.Canceled) {
-		t.Errorf("canceled: got %v", err)
+	stopped := errors.New("stopped")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(stopped)
+	if _, err := tc.Accepted(ctx, [][]string{{"-good"}}); !errors.Is(err, stopped) {
+		t.Errorf("canceled: got %v, want the cause", err)
 	}
 }
