@@ -232,6 +232,10 @@ flags.optional.common = ["-DB"]
 [[module.module_a.source]]
 path = "csrc/a.hip"
 flags.optional.arch."gfx9*" = ["-DC"]
+[module.module_b]
+flags.hip = ["-DD"]
+[[module.module_b.source]]
+path = "csrc/a.hip"
 `}, nil)
 	m, err := config.Module("module_a")
 	if err != nil {
@@ -247,6 +251,14 @@ flags.optional.arch."gfx9*" = ["-DC"]
 		if got := fmt.Sprint(plan.Units[0].Optional); got != want || !slices.Equal(plan.Units[0].Flags, []string{"-O2"}) {
 			t.Errorf("%s: got %s and flags %q, want %s", to, got, plan.Units[0].Flags, want)
 		}
+	}
+	inherits, err := config.Module("module_b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := inherits.Resolve(mustTarget(t, "gfx942"), "")
+	if err != nil || fmt.Sprint(plan.Units[0].Optional) != "[[-mllvm -x=1] [-DA]]" {
+		t.Errorf("without optional flags of its own, module_b has %+v, error %v", plan.Units, err)
 	}
 	nested := tree(map[string]string{"config/main.toml": "[defaults.flags.optional.optional]\nhip = ['-DA']\n"})
 	_, err = opconfig.Load(nested, "config/main.toml", opconfig.Options{})
