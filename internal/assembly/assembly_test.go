@@ -89,8 +89,11 @@ func TestFindErrors(t *testing.T) {
 		"gfx942/gemm/a.csv: record on line 3: wrong number of fields":     folderOf("gfx942/gemm/a.csv", columns+"k,k.co,1,x\nk,k.co,1\n"),
 		`gfx942/gemm/a.csv:2: dtype: "x\\" has a character`:               folderOf("gfx942/gemm/a.csv", columns+"k,k.co,1,x\\\n"),
 		`in the folder gemm, got "k" and "../../k.co"`:                    folderOf("gfx942/gemm/a.csv", columns+"k,../../k.co,1,x\n"),
-		`in the folder gemm, got "" and "k.co"`:                           folderOf("gfx942/gemm/a.csv", columns+",k.co,1,x\n"),
-		"gfx942/gemm/a-b.csv: expected a name that is an identifier":      folderOf("gfx942/gemm/a-b.csv", columns),
+		`gfx942/gemm/a.csv:3: dtype: "x\"y" has a character`: folderOf(
+			"gfx942/gemm/a.csv", columns+"/* a\nb */k,k.co,1,\"x\"\"y\"\n"),
+		`in the folder gemm, got "k" and "../k.co"`:                  folderOf("gfx942/gemm/a.csv", columns+"k,../k.co,1,x\n"),
+		`in the folder gemm, got "" and "k.co"`:                      folderOf("gfx942/gemm/a.csv", columns+",k.co,1,x\n"),
+		"gfx942/gemm/a-b.csv: expected a name that is an identifier": folderOf("gfx942/gemm/a-b.csv", columns),
 		"gfx942/gemm/k.co: the code object, which gfx942/gemm/a.csv names, cannot be read (file does not exist)": folderOf(
 			"gfx942/gemm/a.csv", columns+"k,k.co,1,x\n"),
 		"gfx942/gemm/k.co: the code object is not a regular file": folderOf(
