@@ -3,6 +3,7 @@ package codeobject
 import (
 	"bytes"
 	"debug/elf"
+	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
@@ -53,7 +54,18 @@ func TestFiles(t *testing.T) {
 			t.Fatalf("a table of %d of %d bytes: %v", n, len(data), found)
 		}
 	}
+	beyond := bytes.Clone(data)
+	binary.LittleEndian.PutUint64(beyond[8:], uint64(len(data)+1))
 	var format *FormatError
+	if _, err := filesIn(beyond); !errors.As(err, &format) {
+		t.Errorf("a name beyond the table: %v", err)
+	}
+	if _, err := Extract(bytes.NewReader(library)); !errors.As(err, &format) || !strings.Contains(err.Error(), "gfx942/a.co") {
+		t.Errorf("extracted a text as a code object: %v", err)
+	}
+	if _, err := ArchOf(library); !errors.As(err, &format) {
+		t.Errorf("the architecture of a library for the host: %v", err)
+	}
 	if _, err := EmbedFiles(library, files); !errors.As(err, &format) {
 		t.Errorf("embedded for a library: %v", err)
 	}
