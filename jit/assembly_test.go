@@ -210,9 +210,28 @@ func TestAssemblyPrebuilt(t *testing.T) {
 	}
 }
 
+// observed is an observer.
+type observed func(jit.Event)
+
+func (f observed) Observe(e jit.Event) { f(e) }
+
 func TestAssemblyErrors(t *testing.T) {
 	b, put := assemblyFixture(t)
 	hsa := filepath.Join(b.extra["AITER_CHECKOUT"], "hsa")
+	object := filepath.Join(hsa, "gfx942/gemm/gemm_64.co")
+	_, err := assemblyBuild(t, b, "gfx942", func(o *jit.Options) {
+		o.Observer = observed(func(e jit.Event) {
+			if e.Step != jit.UnitStarted {
+				return
+			}
+			if err := os.WriteFile(object, codeObject(0x4c, "changed"), 0o644); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+	if changing, ok := errors.AsType[*jit.ChangingError](err); !ok || changing.Path != object {
+		t.Errorf("a code object that changes during the build: got %v, want a ChangingError", err)
+	}
 	wrong := func(want string) {
 		t.Helper()
 		_, err := assemblyBuild(t, b, "gfx942")
