@@ -2,6 +2,7 @@ package aiterops_test
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/aiter-go/aiter/internal/settings"
@@ -71,6 +72,57 @@ func TestReference(t *testing.T) {
 		for i, v := range values {
 			if rotated[name][i] != v {
 				t.Errorf("%s: got %v, want %v", name, rotated[name], values)
+			}
+		}
+	}
+}
+
+// Each optional argument changes what a reference returns.
+func TestOptionalArguments(t *testing.T) {
+	matrix := func(columns int64, values ...float32) *tensor.Tensor {
+		return must(tensor.Of(values, int64(len(values))/columns, columns))
+	}
+	row := func(values ...float32) *tensor.Tensor { return must(tensor.Of(values, int64(len(values)))) }
+	numbers := func(values ...int64) *tensor.Tensor { return must(tensor.Of(values, int64(len(values)))) }
+	silu := func(x, gate float64) float64 { return x / (1 + math.Exp(-x)) * gate }
+	// The angle of position 0 is 0, that of position 1 is a right angle.
+	cosines, sines := matrix(1, 1, 0), matrix(1, 0, 1)
+	for _, c := range []struct {
+		op   string
+		args map[string]any
+		want map[string][]float64
+	}{
+		{"rms_norm", map[string]any{"input": matrix(2, 3, 4), "weight": row(1, 2), "epsilon": 12.5, "gemma_norm": true},
+			map[string][]float64{"out": {6. / 5, 12. / 5}}},
+		{"add_rmsnorm", map[string]any{"input": matrix(2, 1, 5), "residual_in": matrix(2, 2, -1), "weight": row(1, 2), "epsilon": 12.5},
+			map[string][]float64{"out": {3. / 5, 8. / 5}, "residual_out": {3, 4}}},
+		{"rotary_embedding_fwd", map[string]any{"positions": numbers(0, 1), "query": matrix(4, 1, 2, 3, 4, 5, 6, 7, 8),
+			"key": matrix(4, 0, 0, 1, 2, 0, 0, 3, 4), "head_size": 4, "cos_cache": cosines, "sin_cache": sines,
+			"is_neox": false, "is_nope_first": true},
+			map[string][]float64{"query": {1, 2, 3, 4, 5, 6, -8, 7}, "key": {0, 0, 1, 2, 0, 0, -4, 3}}},
+		{"batched_rotary_embedding", map[string]any{"positions": numbers(0), "query": matrix(2, 1, 2), "key": matrix(2, 3, 4), "head_size": 2,
+			"cos_cache": cosines, "sin_cache": sines, "cos_sin_cache_offsets": numbers(1), "is_neox": true, "is_nope_first": false},
+			map[string][]float64{"query": {-2, 1}, "key": {-4, 3}}},
+		{"rotary_embedding_fwd", map[string]any{"positions": numbers(0), "query": matrix(4, 1, 2, 3, 4), "key": matrix(4, 5, 6, 7, 8),
+			"head_size": 4, "cos_cache": matrix(2, 0, 1), "sin_cache": matrix(2, 1, 0), "is_neox": true, "is_nope_first": false},
+			map[string][]float64{"query": {-3, 2, 1, 4}, "key": {-7, 6, 5, 8}}},
+		{"rotary_embedding_fwd", map[string]any{"positions": numbers(0), "query": matrix(4, 1, 2, 3, 4), "key": matrix(4, 5, 6, 7, 8),
+			"head_size": 4, "cos_cache": matrix(2, 0, 1), "sin_cache": matrix(2, 1, 0), "is_neox": false, "is_nope_first": false},
+			map[string][]float64{"query": {-2, 1, 3, 4}, "key": {-6, 5, 7, 8}}},
+		{"silu_and_mul", map[string]any{"out": matrix(1, 0), "input": matrix(2, 3, -4), "limit": 2.0},
+			map[string][]float64{"out": {silu(2, -2)}}},
+		{"silu_and_mul_bias", map[string]any{"out": matrix(1, 0, 0), "input": matrix(2, 3, -4, 5, 6), "bias": matrix(2, 9, 9, 1, 2),
+			"expert_ids": numbers(1, -1)}, map[string][]float64{"out": {silu(4, -2), 0}}},
+		{"static_per_tensor_quant", map[string]any{"out": must(tensor.New(tensor.Int8, 1, 2)), "input": matrix(2, 300, -3), "scale": row(2)},
+			map[string][]float64{"out": {127, -1.5}}},
+	} {
+		got, err := aiterops.References()["aiter_"+c.op].Compute(c.args)
+		if err != nil {
+			t.Fatalf("%s: %v", c.op, err)
+		}
+		for name, want := range c.want {
+			if !slices.EqualFunc(got[name], want, func(a, b float64) bool { return math.Abs(a-b) < 1e-12 }) {
+				t.Errorf("%s: %s is %v, want %v", c.op, name, got[name], want)
 			}
 		}
 	}
