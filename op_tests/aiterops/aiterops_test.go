@@ -77,6 +77,13 @@ func TestReference(t *testing.T) {
 	}
 }
 
+// The tolerance of a reference is that of its operator.
+func TestTolerance(t *testing.T) {
+	if rel, abs := aiterops.References()["aiter_rmsnorm_quant"].Tolerance("scale", tensor.Float32); rel != 1e-4 || abs != 0 {
+		t.Errorf("got %g of the value and %g, want 0.0001 and 0", rel, abs)
+	}
+}
+
 // Each optional argument changes what a reference returns.
 func TestOptionalArguments(t *testing.T) {
 	matrix := func(columns int64, values ...float32) *tensor.Tensor {
