@@ -121,6 +121,9 @@ func TestProgram(t *testing.T) {
 	wantCall(t, p, 0, "run --case 16 --arch cpu")
 	wantCall(t, scaleProgram(3), 6, "run --case 16 --arch cpu", "expected", "from the reference")
 	t.Setenv("AITER_VERIFY", "")
+	if list := p.references(); list["scale"].Compute == nil || list["aiter_rms_norm"].Compute == nil {
+		t.Error("AITER_VERIFY has no reference of scale, or none of aiter_rms_norm")
+	}
 	wantCall(t, p, 2, "test --case 65",
 		`scaler: --case "65": no case has this text in its name; expected one of columns 1, columns 16, columns 64`, "scaler help shows")
 	wantCall(t, p, 2, "test --dtype float16", "none of these cases of scale has this type; expected float32")
