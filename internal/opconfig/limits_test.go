@@ -55,6 +55,11 @@ func TestLimits(t *testing.T) {
 			inheriting(9000, 116), strings.Replace(inheriting(9000, 117), "module_116]", mark+"module_116]", 1),
 			"the modules inherit too many flags",
 		},
+		"inherited optional flags": {
+			strings.Replace(inheriting(9000, 116), "flags.common", "flags.optional.common", 1),
+			strings.NewReplacer("flags.common", "flags.optional.common", "module_116]", mark+"module_116]").Replace(inheriting(9000, 117)),
+			"the modules inherit too many flags",
+		},
 		"operators": {
 			source("") + operators(500),
 			source("") + strings.Replace(operators(501), "[[module.module_a.op]]\nname='f500'", "[[module.module_a."+mark+"op]]\nname='f500'", 1),
