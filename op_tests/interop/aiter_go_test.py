@@ -323,12 +323,14 @@ def check_sglang(example):
     assert torch.equal(out, serving.causal_conv1d_update(x, copy, weight, conv_state_indices=slots, pad_slot_id=0))
     assert torch.equal(states, copy) and torch.equal(states[0], state[0]) and not torch.equal(states[1], state[1]) and (out[0] == 0).all()
     x, states = torch.randn(6, 9), torch.randn(3, 6, 3)
-    given, starts = states.clone(), torch.tensor([0, 4, 9], dtype=torch.int32)
+    given, again, starts = states.clone(), states.clone(), torch.tensor([0, 4, 9], dtype=torch.int32)
     slots, has = torch.tensor([2, 0], dtype=torch.int32), torch.tensor([True, False])
     want = serving.causal_conv1d_fn(x, weight, None, states, starts, slots, has)
     out = sglang.causal_conv1d_fn(x, weight, None, query_start_loc=starts, cache_indices=slots, has_initial_state=has, conv_states=given,
                                   seq_lens_cpu=[4, 5])
     assert torch.equal(out, want) and torch.equal(given, states)
+    more, flags = torch.tensor([2, 0, 1, -1], dtype=torch.int32), torch.tensor([True, False, True])  # of sequences that do not exist
+    assert torch.equal(serving.causal_conv1d_fn(x, weight, None, again, starts, more, flags), want) and torch.equal(again, states)
     whole = sglang.causal_conv1d_fn(x, weight)
     close("out", "one sequence", whole, reference(x[None].double(), weight.double(), None, True)[0][0])
     return count + 1

@@ -29,6 +29,11 @@ def _given(t):
     return None if isinstance(t, torch.Tensor) and t.numel() == 0 else t
 
 
+def _first(t, batch):
+    """Returns the rows of the sequences: engines may pass tensors for more sequences than a step has."""
+    return t if t is None or t.shape[0] <= batch else t[:batch]
+
+
 def _is_plain(x, conv_state, weight, slots, leading_state):
     """Reports whether aiter_go.causal_conv1d_update gives the same results and is faster.
 
@@ -73,7 +78,8 @@ def causal_conv1d_fn(
         initial_state_idx is the column to read, block_idx_last_scheduled_token the column to write at the end. The columns before it,
         from block_idx_first_scheduled_token on, receive the states at the ends of their blocks; num_computed_tokens is the number of
         tokens before this call. A slot that a sequence writes must not belong to another sequence
-    has_initial_state: (batch,) of bool, whether a sequence continues from the state in its slot; None: none does
+    has_initial_state: (batch,) of bool, whether a sequence continues from the state in its slot; None: none does. Both may have more
+        rows than there are sequences
     metadata, validate_data: ignored: no schedule is needed, and arguments are always checked
     null_block_id: replaces pad_slot_id if it is given
     out: written instead of a new tensor. It may be x, which the operator then copies
@@ -84,15 +90,17 @@ def causal_conv1d_fn(
     Returns out, with the shape of x. It is 0 where a sequence is skipped.
     """
     pad = pad_slot_id if null_block_id is None else null_block_id
-    silu, has = _uses_silu(activation), _given(has_initial_state)
+    batch = query_start_loc.shape[0] - 1
+    cache_indices, has = _first(_given(cache_indices), batch), _first(_given(has_initial_state), batch)
+    silu = _uses_silu(activation)
     if conv_states is None:
         starts = query_start_loc.to(torch.int32)
-        slots = None if _given(cache_indices) is None else cache_indices.to(torch.int32)
+        slots = None if cache_indices is None else cache_indices.to(torch.int32)
         result = _ops.varlen_fwd(x, weight, bias, silu, starts, None, slots, None, pad)
         return result if out is None else out.copy_(result)
     tables = [_given(t) for t in (block_idx_first_scheduled_token, block_idx_last_scheduled_token, initial_state_idx, num_computed_tokens)]
     out = torch.empty_like(x) if out is None else out
-    _ops.serve_fwd(out, x, conv_states, weight, query_start_loc, bias, silu, _given(cache_indices), has, *tables, block_size_to_align,
+    _ops.serve_fwd(out, x, conv_states, weight, query_start_loc, bias, silu, cache_indices, has, *tables, block_size_to_align,
                    leading_state, skip_empty, pad)
     return out
 
@@ -119,8 +127,9 @@ def causal_conv1d_split_qkv_fn(
     """
     if x.shape[0] != 2 * k_dim + v_dim:
         raise ValueError(f"x has {x.shape[0]} channels; expected 2 * k_dim + v_dim = {2 * k_dim + v_dim}")
-    return tuple(_ops.fwd_split_qkv(x, conv_states, weight, k_dim, query_start_loc, bias, _uses_silu(activation), _given(cache_indices),
-                                    _given(has_initial_state), pad_slot_id))
+    batch = query_start_loc.shape[0] - 1
+    return tuple(_ops.fwd_split_qkv(x, conv_states, weight, k_dim, query_start_loc, bias, _uses_silu(activation),
+                                    _first(_given(cache_indices), batch), _first(_given(has_initial_state), batch), pad_slot_id))
 
 
 def causal_conv1d_update(
