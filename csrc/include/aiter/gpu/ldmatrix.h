@@ -9,6 +9,13 @@
 
 namespace aiter {
 
+// AITER_STMATRIX: the GPU has stmatrix.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define AITER_STMATRIX 1
+#else
+#define AITER_STMATRIX 0
+#endif
+
 template <bool kTransposed> AITER_DEVICE void load_matrices(uint32_t address, uint32_t (&v)[4]) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 #define AITER_LDMATRIX(order)                                                            \
@@ -23,13 +30,13 @@ template <bool kTransposed> AITER_DEVICE void load_matrices(uint32_t address, ui
 }
 
 template <bool kTransposed> AITER_DEVICE void store_matrices(uint32_t address, const uint32_t (&v)[4]) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-#define AITER_STMATRIX(order)                                                            \
+#if AITER_STMATRIX
+#define AITER_STORE(order)                                                                 \
   asm volatile("stmatrix.sync.aligned.m8n8.x4" order ".shared.b16 [%0], {%1, %2, %3, %4};" \
                ::"r"(address), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory")
-  if constexpr (kTransposed) AITER_STMATRIX(".trans");
-  else AITER_STMATRIX("");
-#undef AITER_STMATRIX
+  if constexpr (kTransposed) AITER_STORE(".trans");
+  else AITER_STORE("");
+#undef AITER_STORE
 #else
   (void)address, (void)v;
 #endif

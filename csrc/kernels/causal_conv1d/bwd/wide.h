@@ -24,6 +24,7 @@ namespace aiter::conv1d::bwd {
 template <class E, int kBlocks> struct Near {
   typename E::template NearTaps<kBlocks> taps;
   AITER_DEVICE void load(const E& engine) { taps = engine.template near_taps<kBlocks>(); }
+  AITER_DEVICE void shuffle(const E& engine, uint32_t tap, int count) { taps = engine.template shuffle_taps<kBlocks>(tap, count); }
 };
 template <class E> struct Near<E, 0> {
   AITER_DEVICE void load(const E&) {}
@@ -40,10 +41,14 @@ template <class T, bool kDense, int kBlocks, bool kWhole> class WideBackward {
   using Item = typename W::Item;
   using Position = typename W::Position;
   static constexpr int kVec = W::kVec, kItem = W::kItem, kOwn = W::kOwn;
+  static constexpr bool kReverses = E::kReverses;
+  static constexpr bool kFewest = AITER_MMA_SYNC && kWhole && kBlocks == kFewestBlocks;  // up to 17 taps: of each a lane has the sum
 
   AITER_DEVICE WideBackward(const Args& a, char* memory, int lane)
       : a_(a), w_(a, memory, lane), weight_grad_(lane),
-        engine_(reinterpret_cast<char*>(w_.sums(a)) + sums_bytes(int(a.p.width)), lane) {}
+        engine_(reinterpret_cast<char*>(w_.sums(a)) + sums_bytes(int(a.p.width)), lane) {
+    if constexpr (kReverses) engine_.reverse();
+  }
 
   // run computes segment `segment` of channel d.
   AITER_DEVICE void run(uint32_t d, uint32_t segment) {
@@ -54,10 +59,10 @@ template <class T, bool kDense, int kBlocks, bool kWhole> class WideBackward {
     const uint32_t row_end = first >= end ? 0 : rows < uint32_t(a.p.batch) ? rows : uint32_t(a.p.batch);
     const Position low = Position(first) * kItem, behind = Position(end) * kItem;
     const Position last = end < a.row_items ? behind : behind - kItem;  // the item behind the segment is for its g alone
-    start_segment();
     Item it = {group * a.rows, last};
     int stage = 0;
     if (kStages == 2 && it.b < row_end) load(it, 0);
+    start_segment();
     AITER_ROLLED
     while (it.b < row_end) {
       recompute_addresses();
@@ -103,6 +108,15 @@ template <class T, bool kDense, int kBlocks, bool kWhole> class WideBackward {
 
   AITER_DEVICE void start_segment() {
     const Args& a = reload_kernarg(a_);
+    if constexpr (kFewest) {
+      const auto taps = (GlobalPtr<const Bits16>)(a.p.weight.data) + w_.d * a.p.weight.first;
+      const int width = int(a.p.width);
+      const uint32_t tap = w_.lane < width ? taps[w_.lane * a.p.weight.last] : 0, bias = read_bias_bits(a.p, w_.d);
+      if (w_.lane < width) sums()[w_.lane] = 0.0f;
+      near_.shuffle(engine_, tap, width);
+      bias_ = element_to_float(a.p.bias.dtype, bias), bias_grad_ = 0.0f;
+      return weight_grad_.clear();
+    }
     warp_barrier();
     AITER_ROLLED
     for (int j = w_.lane; j < int(a.p.width); j += E::kLanes) sums()[j] = 0.0f;
@@ -154,6 +168,8 @@ template <class T, bool kDense, int kBlocks, bool kWhole> class WideBackward {
       const wide::LanePlace<T, E, false> from(w_.dout(), engine_.lane_column(), engine_.lane_within(), N);
       const wide::LanePlace<T, E, true> high(to.high, engine_.lane_column(), engine_.lane_within(), N),
           low(to.tile(1), engine_.lane_column(), engine_.lane_within(), N);
+      [[maybe_unused]] uint32_t row = 0;
+      if constexpr (kReverses) row = engine_.reversed_row(to.high);
       engine_.each_step([&](const int(&columns)[R], const int(&within)[R], const float(&y)[R][N]) {
         Vec<T, N> v[R], first[R], second[R];
         AITER_UNROLL
@@ -163,7 +179,7 @@ template <class T, bool kDense, int kBlocks, bool kWhole> class WideBackward {
           float grad[N];
           AITER_UNROLL
           for (int k = 0; k < N; k++) {
-            const float g = v[r].value(k) * silu_grad(y[r][k]);
+            const float g = v[r].value(k) * silu_grad(y[r][kReverses ? N - 1 - k : k]);
             grad[N - 1 - k] = g, parts[(r * N + k) % 4] += g;
           }
           first[r] = pack_vec<T, N>(grad);
@@ -171,6 +187,11 @@ template <class T, bool kDense, int kBlocks, bool kWhole> class WideBackward {
           AITER_UNROLL
           for (int k = 0; k < N; k++) grad[k] -= first[r].value(k);
           second[r] = pack_vec<T, N>(grad);
+        }
+        if constexpr (kReverses) {
+          engine_.store_step(row, within[0], first);
+          engine_.store_step(row + uint32_t(to.pitch * int(sizeof(T))), within[0], second);
+          return;
         }
         AITER_UNROLL
         for (int r = 0; r < R; r++) {
@@ -236,18 +257,23 @@ template <class T, bool kDense, int kBlocks, bool kWhole> class WideBackward {
     constexpr int N = E::kOutRun, R = E::kRuns;
     const Tile tile = w_.x(stage);
     const wide::LanePlace<T, E, true> to(tile, engine_.lane_column(), engine_.lane_within(), N);
+    [[maybe_unused]] uint32_t row = 0;
+    if constexpr (kReverses) row = engine_.reversed_row(tile);
     wide::NonFinite<T> found;
     engine_.each_step([&](const int(&columns)[R], const int(&within)[R], const float(&y)[R][N]) {
+      Vec<T, N> out[R];
       AITER_UNROLL
       for (int r = 0; r < R; r++) {
         float v[N];
         AITER_UNROLL
-        for (int k = 0; k < N; k++) v[N - 1 - k] = y[r][k];
-        const Vec<T, N> out = pack_vec<T, N>(v);
+        for (int k = 0; k < N; k++) v[kReverses ? k : N - 1 - k] = y[r][k];
+        out[r] = pack_vec<T, N>(v);
         AITER_UNROLL
-        for (int k = 0; k < N; k++) check(found, out, v, k);
-        to.write(columns[r], within[r], out);
+        for (int k = 0; k < N; k++) check(found, out[r], v, k);
       }
+      if constexpr (kReverses) return engine_.store_step(row, within[0], out);
+      AITER_UNROLL
+      for (int r = 0; r < R; r++) to.write(columns[r], within[r], out[r]);
     });
     warp_barrier();
     const Args& a = reload_kernarg(a_);
@@ -255,9 +281,14 @@ template <class T, bool kDense, int kBlocks, bool kWhole> class WideBackward {
     if (kDense || a.dx_aligned) {
       T* dx = a.p.dx.template row<T>(it.b, w_.d) + it.start + w_.lane * kVec;
       const auto store = [&](int i) { store_streaming<4>(dx + i * E::kLanes * kVec, *reinterpret_cast<const Words<4>*>(tile.vector(i))); };
-      AITER_UNROLL
-      for (int i = 0; i < Tile::kVecs; i++)
-        if (n == kItem || (i * E::kLanes + w_.lane) * kVec < n) store(i);
+      if (AITER_CUDA && n == kItem) {
+        AITER_UNROLL
+        for (int i = 0; i < Tile::kVecs; i++) store(i);
+      } else {
+        AITER_UNROLL
+        for (int i = 0; i < Tile::kVecs; i++)
+          if (n == kItem || (i * E::kLanes + w_.lane) * kVec < n) store(i);
+      }
     } else {
       T* dx = a.p.dx.template row<T>(it.b, w_.d) + it.start * a.p.dx.last;
       AITER_ROLLED
@@ -273,6 +304,14 @@ template <class T, bool kDense, int kBlocks, bool kWhole> class WideBackward {
 
   AITER_DEVICE void store_sums(uint32_t segment) {
     warp_barrier();
+    if constexpr (kFewest) {
+      float sum = weight_grad_.sum_of_lane(bias_grad_, scratch());
+      const Args& a = reload_kernarg(a_);
+      const int width = int(a.p.width), j = w_.lane;
+      if (j < width) sum += sums()[j];
+      if (j < width || j == 31) a.store_sum(segment, w_.d, j < width ? width - 1 - j : width, sum);
+      return;
+    }
     weight_grad_.finish(int(reload_kernarg(a_).p.width), sums(), scratch());
     float sum[1] = {bias_grad_};
     warp_all_reduce(sum, 1, E::kLanes);

@@ -83,6 +83,34 @@ template <class T, int kBlocks, bool kWhole> class ToeplitzWeightGrad {
     if (kWhole || last < kBlocks) flush(0, last + 1, taps, sums, scratch);
   }
 
+#if AITER_MMA_SYNC
+  // sum_of_lane returns, for two blocks, the sum of distance n in lane n, up to 16, and in lane 31 the total of v. Distances up to 15 are
+  // in C_0 where the numbers of row and column add up to less than 16, and in C_1 elsewhere: sums that are equal modulo 16 are of one
+  // distance. Distance 16 is in C_1.
+  AITER_DEVICE float sum_of_lane(float v, float* scratch) const {
+    static_assert(kBlocks == 2);
+    float total[2] = {v, 0.0f};  // and of distance 16
+    AITER_UNROLL
+    for (int c = 0; c < 2; c++) {
+      AITER_UNROLL
+      for (int i = 0; i < 4; i++) {
+        const int r = row(i), k = column(c, i);
+        const float near = sums_[0].column[c][i], far = sums_[1].column[c][i];
+        scratch[r * kScratchPitch + k] = r + k < 16 ? near : far;
+        if (r + k == 15) total[1] += far;
+      }
+    }
+    warp_barrier();
+    const int first = lane_ >> 1 & 8, diagonal = (15 - lane_) & 15;
+    float sum = 0.0f;
+    AITER_UNROLL
+    for (int i = 0; i < 8; i++) sum += scratch[(first + i) * kScratchPitch + ((diagonal - first - i) & 15)];
+    sum += shuffle_xor(sum, 16);
+    warp_all_reduce(total, 1, 32);
+    return lane_ < 16 ? sum : lane_ == 16 ? total[1] : total[0];
+  }
+#endif
+
  private:
 #if AITER_MMA_SYNC
   struct Factor {

@@ -52,7 +52,9 @@ template <class T, bool kDense, int kHalo> struct WideWarp {
     const T* from = a.p.x.template row<T>(it.b, d) + it.start * step;
     if (kDense && it.start >= halo() && int(a.p.seqlen) - it.start >= kItem) {
       x(stage).copy_inside(from, kHalo ? 0 : halo());
-      if constexpr (kHalo > 0) x(stage).template each_near_vector<kHalo>([&](T* to, int p) { Tile::copy_vector(to, from + p, true); });
+      if constexpr (kHalo > 0) x(stage).template each_near_vector<kHalo>([&](T* to, int) {
+        Tile::copy_vector(to, from + lane * kVec - kHalo, true);
+      });
     } else if (kDense || (a.x_aligned && (!a.p.initial.data || it.start >= halo()))) {
       wide::load_vectors(x(stage), from, Position(a.p.seqlen), it.start, halo());
     } else {

@@ -18,6 +18,7 @@ template <class T> class DirectEngine {
   static constexpr int kPitch = pitch_of(kColumn * int(sizeof(T))) / int(sizeof(T));
   static constexpr int kBlock = 8;               // taps that a lane reads at a time
   static constexpr int kBlocks = kColumn / kBlock;
+  static constexpr bool kReverses = false;
   static constexpr int kOutRun = kVec, kRuns = 1;  // runs of adjacent sums of a step
 
   static AITER_SHARED int rounded(int taps) { return (taps + kBlock - 1) / kBlock * kBlock; }

@@ -156,7 +156,8 @@ template <class T, class E> struct Tile {
   template <int kFar, class Use> AITER_DEVICE void each_near_vector(Use use) const {
     constexpr int kWhole = E::kLanes * kVec;
     static_assert(kFar <= kWhole);
-    if (kFar == kWhole || lane * kVec < kFar) use(place(lane / kLineVecs - kFar / E::kColumn, lane % kLineVecs), lane * kVec - kFar);
+    const int column = kFar == E::kColumn ? 0 : lane / kLineVecs;
+    if (kFar == kWhole || lane * kVec < kFar) use(place(column - kFar / E::kColumn, lane % kLineVecs), lane * kVec - kFar);
   }
 
   // copy_elements is copy_aligned for any strides and initial states. value(p) returns the element at position p.

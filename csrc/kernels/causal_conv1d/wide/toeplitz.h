@@ -46,6 +46,7 @@ template <class T> class ToeplitzEngine {
   using M = MatrixStep<T>;
   static constexpr int kStep = kMatrixStep, kLanes = M::kLanes, kColumn = kToeplitzColumn, kPitch = pitch_of(kColumn * 2) / 2;
   static constexpr int kSteps = kColumn / kStep, kCopies = kTapCopies;
+  static constexpr bool kReverses = AITER_STMATRIX;  // whether reverse() exists
   static constexpr int kOutRun = AITER_MMA_SYNC ? 2 : M::kRowRun, kRuns = M::kColumns * M::kRowRun / kOutRun;  // runs of adjacent sums
 
   // halo_of returns the positions in front of an item that a pass of `taps` taps needs.
@@ -114,7 +115,12 @@ template <class T> class ToeplitzEngine {
   // each_step calls use(columns, within, sums) for each step: kRuns runs of kOutRun adjacent sums of a lane. Run r is at position
   // lane_within + within[r] of column lane_column + columns[r].
   AITER_DEVICE int lane_column() const { return M::column(lane_, 0); }
-  AITER_DEVICE int lane_within() const { return AITER_MMA_SYNC ? 2 * (lane_ & 3) : M::row(lane_); }
+  AITER_DEVICE int lane_within() const {
+#if AITER_MMA_SYNC
+    if (reversed_) return 6 - 2 * (lane_ & 3);
+#endif
+    return AITER_MMA_SYNC ? 2 * (lane_ & 3) : M::row(lane_);
+  }
   template <class Use> AITER_DEVICE void each_step(Use use) {
     scale_down();
     AITER_UNROLL
@@ -133,6 +139,18 @@ template <class T> class ToeplitzEngine {
   }
 
 #if AITER_MMA_SYNC
+  // reverse puts the sums of each eight adjacent positions in reverse order: stmatrix then writes them to a tile in reverse order, and
+  // those of such a tile to one in order. reversed_row returns the address of this lane's row there, of step 0. Step u is at row ^ u << 5.
+  AITER_DEVICE void reverse() { reversed_ = true; }
+  AITER_DEVICE uint32_t reversed_row(const Tile<T, ToeplitzEngine>& tile) const {
+    return shared_address(tile.place(kItem / kColumn - 1 - (lane_ & 15), 7 - (lane_ >> 4)));
+  }
+  // store_step writes the runs of a step, of which the first one has `within` of each_step, to such a tile.
+  template <class Run> static AITER_DEVICE void store_step(uint32_t row, int within, const Run (&runs)[kRuns]) {
+    const uint32_t word[4] = {runs[0].word[0], runs[1].word[0], runs[2].word[0], runs[3].word[0]};
+    store_matrices<false>(row ^ uint32_t(within) * uint32_t(sizeof(T)), word);
+  }
+
   // NearTaps is a lane's part of T_0 to T_{kBlocks-1}. A filter of few taps stays in registers.
   template <int kBlocks> struct NearTaps {
     uint32_t word[2 * kBlocks + 1];  // pairs of taps, 8 apart
@@ -141,6 +159,18 @@ template <class T> class ToeplitzEngine {
     NearTaps<kBlocks> taps;
     AITER_UNROLL
     for (int i = 0; i < 2 * kBlocks + 1; i++) taps.word[i] = load_shared<Words<1>>(pairs_ + uint32_t(16 - 16 * i)).word[0];
+    return taps;
+  }
+  // shuffle_taps returns the NearTaps of a filter of `count` taps, at most 17. Lane k has the bits of tap k, or zeros.
+  template <int kBlocks> AITER_DEVICE NearTaps<kBlocks> shuffle_taps(uint32_t tap, int count) const {
+    const uint32_t before = __shfl_up_sync(0xffffffffu, tap, 1), pair = (lane_ ? before : 0) | tap << 16;  // taps k - 1 and k
+    NearTaps<kBlocks> taps;
+    AITER_UNROLL
+    for (int i = 0; i < 2 * kBlocks + 1; i++) {
+      const int k = count + 8 - 8 * i - output() + 2 * (lane_ & 3);
+      const uint32_t word = __shfl_sync(0xffffffffu, pair, k);
+      taps.word[i] = k >= 0 ? word : 0;
+    }
     return taps;
   }
   // add_near is add for a filter of up to kBlocks blocks, whose taps are not sums, and the sum of kTiles tiles, `distance` elements
@@ -189,9 +219,13 @@ template <class T> class ToeplitzEngine {
  private:
   static constexpr int kBatch = 8;  // taps that a lane reads at a time
 
+#if AITER_MMA_SYNC
+  // output returns which of eight outputs this lane has taps of.
+  AITER_DEVICE int output() const { return reversed_ ? 7 - (lane_ >> 2) : lane_ >> 2; }
+#endif
   AITER_DEVICE void find_pairs() {
 #if AITER_MMA_SYNC
-    const int c = count_ - 1 - (lane_ >> 2) + 2 * (lane_ & 3) + kTapPad, a = c & 1;
+    const int c = count_ - 1 - output() + 2 * (lane_ & 3) + kTapPad, a = c & 1;
     pairs_ = shared_address(taps_ + a * toeplitz_pitch(count_) + (c - a));
 #endif
   }
@@ -279,7 +313,7 @@ template <class T> class ToeplitzEngine {
                               pack_pair<T>(y.column[0][2], y.column[0][3]), pack_pair<T>(y.column[1][2], y.column[1][3])};
     AITER_UNROLL
     for (uint32_t w : word) found.check(w);
-#if __CUDA_ARCH__ >= 900
+#if AITER_STMATRIX
     const uint32_t address = matrix_row(tile, lane_ & 15) ^ u << 5;
     store_matrices<false>(address, word);
 #else
@@ -351,6 +385,7 @@ template <class T> class ToeplitzEngine {
   float up_ = 1.0f, start_ = 0.0f;  // factor of the taps in shared memory; what sums start from
 #if AITER_MMA_SYNC
   uint32_t pairs_ = 0;  // address of this lane's pairs of taps
+  bool reversed_ = false;
 #endif
   typename M::Sums sums_[kSteps];
 };
