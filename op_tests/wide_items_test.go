@@ -177,3 +177,23 @@ func TestWideManyChannels(t *testing.T) {
 		})
 	}
 }
+
+// TestWidePipeline tests backward with SiLU of so many channels that a block of the kernel for Hopper has several segments, and of few
+// channels with long rows, which it divides.
+func TestWidePipeline(t *testing.T) {
+	testenv.Long(t)
+	target := open(t)
+	for i, shape := range [][4]int64{{1, 700, 4096, 128}, {3, 600, 3080, 65}, {2, 300, 8192, 34}, {1, 3, 40960, 129}, {5, 2, 4096, 66}} {
+		c := optests.Case{DType: []tensor.DType{tensor.BFloat16, tensor.Float16}[i%2], Seed: uint64(i), Params: optests.Conv1d{
+			Batch: shape[0], Dim: shape[1], Seqlen: shape[2], Width: shape[3], SiLU: true, NoBias: i == 2,
+		}}
+		for range 3 { // a value that is read too early may be right once
+			target.checkTolerance(t, "causal_conv1d_bwd", gpuCases(c))
+		}
+		for j, name := range specialInputs["causal_conv1d_bwd"][:4] {
+			for _, special := range gpuCases(c) {
+				target.checkSpecial(t, "causal_conv1d_bwd", special, name, i+j)
+			}
+		}
+	}
+}

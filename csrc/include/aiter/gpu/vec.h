@@ -201,6 +201,16 @@ template <int N> AITER_DEVICE void store_streaming(void* p, const Words<N>& v) {
   store_words<N>(p, v);
 }
 
+#if AITER_CUDA
+// store_streaming_if is store_streaming without a branch, kOffset bytes behind p.
+template <int kOffset = 0> AITER_DEVICE void store_streaming_if(bool valid, void* p, const Words<4>& v) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %5, 0;\n@p st.global.cs.v4.u32 [%0 + %6], {%1, %2, %3, %4};\n}"
+               ::"l"(p), "r"(v.word[0]), "r"(v.word[1]), "r"(v.word[2]), "r"(v.word[3]), "r"(int(valid)), "n"(kOffset) : "memory");
+#endif
+}
+#endif
+
 // prefetch_l2 starts to load the memory at p into NVIDIA's L2 cache.
 AITER_DEVICE void prefetch_l2(const void* p) {
 #if defined(__CUDA_ARCH__)

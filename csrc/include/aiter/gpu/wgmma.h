@@ -39,6 +39,17 @@ template <int kPending> AITER_DEVICE void wgmma_wait() { asm volatile("wgmma.wai
 // wgmma_columns. Columns 64 and more of a row are the line behind, which is row 1's as well.
 AITER_DEVICE uint64_t wgmma_rows(uint32_t address) { return wgmma_columns(address) | uint64_t(128 >> 4) << 16; }
 
+// wgmma_blocks returns the descriptor of A of blocks of 8 x 8 elements, 128 bytes each with rows of 16 bytes. Blocks of the next rows are
+// 128 bytes further, those of the next columns `columns` bytes.
+AITER_DEVICE uint64_t wgmma_blocks(uint32_t address, uint32_t columns) {
+  return uint64_t(address >> 4) | uint64_t(columns >> 4) << 16 | uint64_t(128 >> 4) << 32;
+}
+
+// wgmma_further returns the descriptor of what is `bytes` further.
+AITER_DEVICE uint64_t wgmma_further(uint64_t descriptor, int bytes) {
+  return descriptor >> 32 << 32 | uint32_t(uint32_t(descriptor) + uint32_t(bytes / 16));
+}
+
 // wgmma starts d += a * b. kN is the number of columns; a lane has kN / 2 elements of D. kRows: b is of wgmma_rows.
 #define AITER_D4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define AITER_D8(i) AITER_D4(i), AITER_D4(i + 4)
@@ -73,6 +84,25 @@ template <class T, int kN, bool kRows = false> AITER_DEVICE void wgmma(const uin
   if constexpr (kIsBf16<T>) { AITER_WGMMA_N("bf16"); }
   else { AITER_WGMMA_N("f16"); }
 }
+
+// wgmma_shared starts d = a * b, or, with add, d += a * b, of factors in shared memory. Without kRows a is of wgmma_blocks and b of
+// wgmma_columns. With kRows both are of wgmma_rows, a's elements as those of b.
+#define AITER_WGMMA_SHARED(type, n, names, factors, adds, rows, ...)                                            \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, " adds ", 0;\n"                                               \
+               "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " {" names "}, " factors ", p, 1, 1, " rows ", " rows ";\n}" \
+               : __VA_ARGS__ : "l"(a), "l"(b), "r"(int(add)))
+#define AITER_WGMMA_SHARED_N(type)                                                                                 \
+  if constexpr (kN == 64) AITER_WGMMA_SHARED(type, "64", AITER_NAMES32, "%32, %33", "%34", "0", AITER_D32(0));     \
+  else if constexpr (kN == 128) AITER_WGMMA_SHARED(type, "128", AITER_NAMES64, "%64, %65", "%66", "1", AITER_D64); \
+  else AITER_WGMMA_SHARED(type, "192", AITER_NAMES96, "%96, %97", "%98", "1", AITER_D96)
+template <class T, int kN, bool kRows = false>
+AITER_DEVICE void wgmma_shared(uint64_t a, uint64_t b, float (&d)[kN / 2], bool add = true) {
+  static_assert(kRows ? kN == 128 || kN == 192 : kN == 64, "a number of columns that is listed");
+  if constexpr (kIsBf16<T>) { AITER_WGMMA_SHARED_N("bf16"); }
+  else { AITER_WGMMA_SHARED_N("f16"); }
+}
+#undef AITER_WGMMA_SHARED_N
+#undef AITER_WGMMA_SHARED
 #undef AITER_WGMMA_N
 #undef AITER_WGMMA_OF
 #undef AITER_NAMES96

@@ -4,12 +4,20 @@
 
 #include "../common/topology_gpu.h"
 #include "wide_group.h"
+#include "wide_pipeline.h"
 
 namespace aiter::conv1d::bwd {
 
 // Without SiLU and with few taps memory is the bound: blocks of one segment end at more even times. Others compute one segment after
 // another.
 template <class T, int kTaps> Status launch_group(const WideParams& a, const Topology& gpu, const OpStream& stream) {
+  if constexpr (kTaps == 65 || kTaps == 129) {
+    if (a.p.silu && !a.split) {
+      const int64_t blocks = min64(gpu.multiprocessors * kPipelineBlocks, a.work_items - a.first_item);
+      return launch(stream, causal_conv1d_bwd_wide_pipeline_kernel<T, kTaps>,
+                    {unsigned(blocks), kPipelineThreads, unsigned(PipelineMemory<T, kTaps>::kBytes)}, a);
+    }
+  }
   auto kernel = causal_conv1d_bwd_wide_group_kernel<T, kTaps, false>;
   int64_t blocks = a.work_items - a.first_item;
   if constexpr (kTaps > 33) {

@@ -12,7 +12,7 @@
 // diagonal has the products of all 64 positions of a column, so that 64 (W + 63) products are computed for 64 W.
 #pragma once
 
-#include "../wide/group.h"
+#include "wide_group_sums.h"
 #include "wide_params.h"
 
 namespace aiter::conv1d::bwd {
@@ -32,16 +32,12 @@ template <class T, int kTaps> class GroupGradEngine {
   using Args = KernelParam<WideParams>;
   using Shape = GroupGradShape<kTaps>;
   static constexpr int kThreads = wide::kGroupThreads;
-  static constexpr int kColumns = (kTaps + 63 + 7) / 8 * 8;   // of dweight
-  static constexpr int kFirst = kColumns > 192 ? 192 : kColumns, kMore = kColumns - kFirst;  // of the first product, and of a second one
-  // Blocks of 8 x 8 sums of a warp, which the filter's distances meet, and the floats between two of them.
-  static constexpr int kBlocks = (kTaps + 6) / 8 + 1, kBlockPitch = kTaps > 129 ? 64 : 72;
+  using WeightGrad = GroupWeightGrad<kTaps>;
   static constexpr int kMost = (kTaps + kThreads - 1) / kThreads;  // taps of a thread
   // kTight: the sums leave few registers. Steps of a convolution, and of dweight, that are started together.
   static constexpr bool kTight = kTaps != 65 && kTaps != 129, kRolled = kTaps > 129;
   static constexpr int kStage = kTaps > 65 && kTaps <= 129 ? 4 : 2, kDepth = 1;
-  static constexpr int kRounds = kTaps > 65 ? 2 : 1;  // in which warps write their sums of dweight
-  static constexpr int kSumBytes = 4 / kRounds * kBlocks * kBlockPitch * 4, kScratchBytes = kSumBytes + 16;
+  static constexpr int kSumBytes = WeightGrad::kSumBytes, kScratchBytes = kSumBytes + 16;
 
   // Fetched is a thread's part of a channel's taps and bias, as loaded. Conversions would wait for the loads.
   struct Fetched {
@@ -76,10 +72,7 @@ template <class T, int kTaps> class GroupGradEngine {
       if (i < width()) set_tap(i, f.taps[k]);
     }
     bias_ = element_to_float(a_.p.bias.dtype, f.bias);
-    AITER_UNROLL
-    for (int i = 0; i < kFirst / 2; i++) first_[i] = 0.0f;
-    AITER_UNROLL
-    for (int i = 0; i < kMore / 2; i++) more_[i] = 0.0f;
+    dweight_.clear();
   }
 
   // Taps is a lane's part of the first steps of a convolution.
@@ -168,31 +161,7 @@ template <class T, int kTaps> class GroupGradEngine {
     }
   }
 
-  // finish calls keep(j, sum) for the sums of the distances, each in one thread.
-  //
-  // Lane 4g+t of warp w has rows 16 w + g and 16 w + g + 8, and in block b of 8 columns 8 b + 2 t and the next one. So its sums of distance
-  // 8 n + 2 t - g are those of block 2 w + n in the first row and of the block behind in the second one.
-  template <class Keep> AITER_DEVICE void finish(float* scratch, Keep keep) const {
-    const int warp = int(threadIdx.x) >> 5;
-    if (warp == 0) put<0>(scratch);
-    if (warp == 1) put<1>(scratch);
-    if constexpr (kRounds > 1) block_barrier();
-    if (warp == 2) put<2>(scratch);
-    if (warp == 3) put<3>(scratch);
-    block_barrier();
-    AITER_ROLLED
-    for (int j = int(threadIdx.x); j < width(); j += kThreads) {
-      float sum[4 / kRounds] = {};
-      AITER_UNROLL
-      for (int g = 0; g < 8; g++) {
-        const float* const from = scratch + (j + g) / 8 * kBlockPitch + g * 8 + ((j + g) & 7);
-        AITER_UNROLL
-        for (int w = 0; w < 4 / kRounds; w++) sum[w] += from[w * kBlocks * kBlockPitch];
-      }
-      if constexpr (kRounds == 1) keep(j, sum[0] + sum[1] + (sum[2] + sum[3]));
-      else keep(j, sum[0] + sum[1]);
-    }
-  }
+  template <class Keep> AITER_DEVICE void finish(float* scratch, Keep keep) const { dweight_.template finish<0>(scratch, width(), keep); }
 
  private:
   static constexpr uint32_t kPart = Shape::kCopies * Shape::kPitch * 2;  // bytes from one part of the taps to the other
@@ -282,8 +251,9 @@ template <class T, int kTaps> class GroupGradEngine {
       AITER_UNROLL
       for (int i = 0; i < kTiles; i++) {
         const uint64_t right = wgmma_rows(g + uint32_t((first + k) * 2048) + uint32_t(i) * distance);
-        wgmma<T, kFirst, true>(left[k], right, first_);
-        if constexpr (kMore > 0) wgmma<T, kMore, true>(left[k], right + (kFirst / 64 * 128 >> 4), more_);
+        wgmma<T, WeightGrad::kFirst, true>(left[k], right, dweight_.first);
+        if constexpr (WeightGrad::kMore > 0)
+          wgmma<T, WeightGrad::kMore, true>(left[k], right + (WeightGrad::kFirst / 64 * 128 >> 4), dweight_.more);
       }
     }
     wgmma_commit();
@@ -335,33 +305,13 @@ template <class T, int kTaps> class GroupGradEngine {
     for (int i = 0; i < 32; i++) asm volatile("" : "+f"(sums_[i])::"memory");
   }
 
-  // grad returns sum i of dweight.
-  AITER_DEVICE float grad(int i) const {
-    if constexpr (kMore > 0) return i < kFirst / 2 ? first_[i < kFirst / 2 ? i : 0] : more_[i < kFirst / 2 ? 0 : i - kFirst / 2];
-    else return first_[i];
-  }
-  // put writes the sums of a warp, or, in a second round, adds them to those of another one.
-  template <int kWarp> AITER_DEVICE void put(float* scratch) const {
-    constexpr bool kAdd = kWarp >= 4 / kRounds;
-    const uint32_t to = shared_address(scratch + kWarp % (4 / kRounds) * kBlocks * kBlockPitch) + (threadIdx.x & 31) * 8;
-    AITER_UNROLL
-    for (int n = 0; n < kBlocks; n++) {
-      const int at = 4 * (n + 2 * kWarp);
-      const uint32_t place = to + uint32_t(n * kBlockPitch * 4);
-      Words<2> v;
-      if (kAdd) v = load_shared<Words<2>>(place);
-      AITER_UNROLL
-      for (int i = 0; i < 2; i++) v.word[i] = float_to_bits(grad(at + i) + grad(at + 6 + i) + (kAdd ? bits_to_float(v.word[i]) : 0.0f));
-      store_shared(place, v);
-    }
-  }
-
   const Args& a_;
   T* taps_;
   uint32_t place_;             // of what this lane reads and writes of 16 columns
   uint32_t convolve_, transpose_;   // of this lane's taps
   float bias_ = 0.0f;
-  float sums_[32], first_[kFirst / 2], more_[kMore / 2 + (kMore == 0)];
+  float sums_[32];
+  WeightGrad dweight_;
 };
 #endif
 

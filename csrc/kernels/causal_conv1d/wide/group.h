@@ -10,6 +10,7 @@
 // 16 w to 16 w + 15 of each column. Its part of A_s is T_(s+w-3) of ToeplitzEngine.
 #pragma once
 
+#include <aiter/gpu/barrier.h>
 #include <aiter/gpu/wgmma.h>
 
 #include "toeplitz.h"
@@ -26,6 +27,10 @@ AITER_SHARED constexpr int group_halo(unsigned taps) { return int((taps + 62) / 
 AITER_SHARED constexpr int group_pitch(unsigned taps) { return int((taps + kGroupPad + 64 + 63) / 64 * 64 + 32); }
 
 #if AITER_WGMMA
+// group_thread returns a thread's number in its group, and group_barrier<i> waits for the threads of group i of a block.
+AITER_DEVICE int group_thread() { return int(threadIdx.x) % kGroupThreads; }
+template <int kGroup> AITER_DEVICE void group_barrier() { named_barrier(kGroup, kGroupThreads); }
+
 // GroupEngine multiplies kN columns, some of which may be unused. In float16 taps are of x's type: it does not scale them.
 template <class T, int kN> class GroupEngine {
  public:

@@ -1,0 +1,30 @@
+// Barriers of some of a block's threads, on NVIDIA GPUs. Barriers have numbers from 0 to 15; 0 is that of block_barrier.
+#pragma once
+
+#include "codegen.h"
+
+namespace aiter {
+
+#if AITER_CUDA && defined(__CUDA_ARCH__)
+// named_barrier waits until `threads` threads, whole warps, have called it or arrive_barrier. It then sees what they wrote before.
+AITER_DEVICE void named_barrier(int barrier, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory"); }
+AITER_DEVICE void arrive_barrier(int barrier, int threads) { asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory"); }
+
+// any_of_barrier is named_barrier. It reports to all of the threads whether `mine` is true in any of them.
+AITER_DEVICE bool any_of_barrier(int barrier, int threads, bool mine) {
+  int any;
+  asm volatile("{\n.reg .pred p, q;\nsetp.ne.s32 p, %3, 0;\nbar.red.or.pred q, %1, %2, p;\nselp.s32 %0, 1, 0, q;\n}"
+               : "=r"(any) : "r"(barrier), "r"(threads), "r"(int(mine)) : "memory");
+  return any != 0;
+}
+
+// set_registers changes the registers of a thread from the kernel's kFrom to kTo. All warps of a group of four call it.
+template <int kFrom, int kTo> AITER_DEVICE void set_registers() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  if constexpr (kTo < kFrom) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kTo));
+  else asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kTo));
+#endif
+}
+#endif
+
+}  // namespace aiter

@@ -1,0 +1,213 @@
+// The products of the two groups of bwd/wide_pipeline.h. The formulation is that of bwd/wide_group_engine.h, with both factors in shared
+// memory: the Toeplitz matrices A_s and V_s too, so that all products of a span begin without a wait.
+//
+// A_s and V_s consist of blocks of 8 x 8 elements. Row group g and column group c of A_s is block 2 s + g - c, whose row r has 8 taps from
+// w[W-1 + 48 - 8 (2 s + g - c) - r] on. So the matrices of all steps are one list of blocks and, for c = 1, the same list one block later.
+// V_s has the reversed taps v in the same way: blocks 2 (S-1 - s) + g - c, whose row r has 8 of them from v[16 (S-1) - 8 block - r] on.
+#pragma once
+
+#include "wide_group_engine.h"
+
+namespace aiter::conv1d::bwd {
+
+// PipelineTaps is the taps of filters of up to kTaps taps: kBuffers of them, since the groups may be at different channels,
+// and the matrices of both groups.
+template <class T, int kTaps> class PipelineTaps {
+ public:
+  using Shape = GroupGradShape<kTaps>;
+  static constexpr int kSteps = Shape::kSteps, kRows = 8 * (2 * kSteps + 6);  // of a list of blocks
+  static constexpr int kListBytes = kRows * 16, kMatrixBytes = 2 * kListBytes, kBufferBytes = Shape::kCopies * Shape::kPitch * 2;
+  static constexpr int kBuffers = 3, kBytes = 2 * kMatrixBytes + kBuffers * kBufferBytes;
+
+#if AITER_WGMMA
+  static constexpr int kMost = (kTaps + wide::kGroupThreads - 1) / wide::kGroupThreads;  // taps of a thread
+  // Fetched is a thread's part of a channel's taps and bias, as loaded. Conversions would wait for the loads.
+  struct Fetched {
+    uint32_t taps[kMost], bias;
+  };
+
+  AITER_DEVICE PipelineTaps(const Problem& p, char* memory)
+      : p_(p), memory_(memory), buffers_(reinterpret_cast<T*>(memory + 2 * kMatrixBytes)) {}
+
+  // clear writes the zeros around the taps, and fetch starts to read the taps of channel d.
+  AITER_DEVICE void clear() const {
+    AITER_ROLLED
+    for (int copy = 0; copy < 2 * kBuffers; copy++) {
+      AITER_ROLLED
+      for (int i = wide::group_thread(); i < Shape::kZeros + 64; i += wide::kGroupThreads)
+        set(copy, i < pad(copy) ? i - pad(copy) : width() + i - pad(copy), T{});
+    }
+  }
+  AITER_DEVICE void fetch(int64_t d, Fetched& f) const {
+    const TapReader taps(p_, d, 0);
+    AITER_UNROLL
+    for (int k = 0; k < kMost; k++) {
+      const int i = wide::group_thread() + k * wide::kGroupThreads;
+      f.taps[k] = i < width() ? uint32_t(((GlobalPtr<const Bits16>)(taps.data))[i * taps.step]) : 0;
+    }
+    f.bias = read_bias_bits(p_, d);
+  }
+  // store writes taps to a buffer and returns the bias.
+  AITER_DEVICE float store(int buffer, const Fetched& f) const {
+    AITER_UNROLL
+    for (int k = 0; k < kMost; k++) {
+      const int i = wide::group_thread() + k * wide::kGroupThreads;
+      const T v{uint16_t(f.taps[k])};
+      if (i < width()) set(2 * buffer, i, v), set(2 * buffer + 1, width() - 1 - i, v);
+    }
+    return element_to_float(p_.bias.dtype, f.bias);
+  }
+  // build makes the matrices of a group of a buffer's taps: A_s, or, with kReversed, V_s. It returns their address.
+  template <bool kReversed> AITER_DEVICE void build(int buffer) const {
+    const int copy = 2 * buffer + kReversed, last = kReversed ? 16 * (kSteps - 1) : width() + 47;
+    const uint32_t from = shared_address(buffers_ + copy * 2 * Shape::kPitch + pad(copy)), to = matrix<kReversed>();
+    AITER_UNROLL
+    for (int k = 0; k < (kRows + 8 + wide::kGroupThreads - 1) / wide::kGroupThreads; k++) {
+      const int row = wide::group_thread() + k * wide::kGroupThreads - 8, tap = last - row, odd = tap & 1;
+      if (row >= kRows) break;
+      const uint32_t pairs = from + uint32_t(2 * (odd * (Shape::kPitch - 1) + tap));
+      Words<4> v;
+      AITER_UNROLL
+      for (int i = 0; i < 4; i++) v.word[i] = load_shared<Words<1>>(pairs + uint32_t(4 * i)).word[0];
+      if (row >= 0) store_shared(to + uint32_t(row * 16), v);
+      if (row < kRows - 8) store_shared(to + uint32_t(kListBytes + (row + 8) * 16), v);
+    }
+  }
+  template <bool kReversed> AITER_DEVICE uint32_t matrix() const { return shared_address(memory_) + (kReversed ? kMatrixBytes : 0); }
+
+ private:
+  AITER_DEVICE int width() const { return int(p_.width); }
+  static AITER_DEVICE int pad(int copy) { return copy & 1 ? 64 : Shape::kZeros; }
+  // set writes element i of a buffer's taps, or, in odd copies, of its reversed taps: to an array from an even element on and to one
+  // from an odd one on.
+  AITER_DEVICE void set(int copy, int i, T v) const {
+    T* const to = buffers_ + copy * 2 * Shape::kPitch + pad(copy) + i;
+    wide::set_shared(to, v);
+    if (i > -pad(copy)) wide::set_shared(to + Shape::kPitch - 1, v);
+  }
+
+  const Problem& p_;
+  char* memory_;
+  T* buffers_;
+#endif
+};
+
+#if AITER_WGMMA
+// GroupSums is a lane's part of 64 x 64 sums. place returns the place in a tile of what it reads and writes of 16 columns.
+struct GroupSums {
+  float v[32];
+
+  static AITER_DEVICE uint32_t place() {
+    const int lane = wide::group_thread() & 31, warp = wide::group_thread() >> 5;
+    return uint32_t(((lane >> 4) * 8 + (lane & 7)) * 128 + ((2 * warp + (lane >> 3 & 1)) ^ (lane & 7)) * 16);
+  }
+  // hold keeps what uses the sums on its side: ptxas would move copies of them to where products run, and wait for these.
+  AITER_DEVICE void hold() {
+    AITER_UNROLL
+    for (int i = 0; i < 32; i++) asm volatile("" : "+f"(v[i])::"memory");
+  }
+};
+
+// MakeG computes g of a span.
+template <class T, int kTaps> struct MakeG {
+  using Taps = PipelineTaps<T, kTaps>;
+
+  // make_g computes the sums before the activation, and writes g to the tile of dout and its low part to another one. While the
+  // products run it calls meanwhile. It returns the sum of this thread's g.
+  template <class Meanwhile>
+  static AITER_DEVICE float make_g(const Taps& taps, float bias, uint32_t x, uint32_t dout, uint32_t low, Meanwhile meanwhile) {
+    GroupSums sums;
+    AITER_UNROLL
+    for (int i = 0; i < 32; i++) sums.v[i] = bias;
+    sums.hold();
+    const uint64_t matrix = wgmma_blocks(taps.template matrix<false>(), Taps::kListBytes), right = wgmma_columns(x);
+    wgmma_start();
+    AITER_UNROLL
+    for (int s = 0; s < Taps::kSteps; s++)
+      wgmma_shared<T, 64>(wgmma_further(matrix, 256 * s), wgmma_further(right, 96 - 32 * s), sums.v);
+    wgmma_commit();
+    meanwhile();
+    uint32_t words[4][4];
+    const uint32_t place = GroupSums::place();
+    AITER_UNROLL
+    for (uint32_t c = 0; c < 4; c++) load_matrices<true>(dout + place + c * 2048, words[c]);
+    wgmma_wait<0>();
+    sums.hold();
+    AITER_UNROLL
+    for (float& y : sums.v) y = silu_grad(y);
+    float total[2] = {};
+    AITER_UNROLL
+    for (int c = 0; c < 64; c += 16) {
+      uint32_t(&word)[4] = words[c / 16], rest[4];
+      AITER_UNROLL
+      for (int i = 0; i < 4; i++) {
+        const float* slope = &sums.v[c / 2 + 2 * i];
+        float v[2], near[2];
+        unpack_word<T>(word[i], v);
+        AITER_UNROLL
+        for (int k = 0; k < 2; k++) v[k] *= slope[k], total[k] += v[k];
+        word[i] = pack_pair<T>(v[0], v[1]);
+        unpack_word<T>(word[i], near);
+        rest[i] = pack_pair<T>(v[0] - near[0], v[1] - near[1]);
+      }
+      store_matrices<true>(dout + place + uint32_t(c * 128), word);
+      store_matrices<true>(low + place + uint32_t(c * 128), rest);
+    }
+    return total[0] + total[1];
+  }
+};
+
+// UseG computes dx of spans and dweight of a segment. g has two tiles, kDistance bytes apart.
+template <class T, int kTaps, int kDistance> struct UseG {
+  using Taps = PipelineTaps<T, kTaps>;
+  GroupWeightGrad<kTaps> dweight;
+  GroupSums sums;
+
+  // Products set the sums. Without values of before ptxas would keep registers for them from the kernel's start on.
+  AITER_DEVICE UseG() {
+    dweight.clear();
+    for (float& v : sums.v) v = 0.0f;
+  }
+
+  // multiply sets dweight, or, with `add`, adds to it, and writes dx in the place of x. While the products run it calls meanwhile.
+  template <class Meanwhile>
+  AITER_DEVICE void multiply(const Taps& taps, uint32_t x, uint32_t g, bool add, wide::NonFinite<T>& found, Meanwhile meanwhile) {
+    static_assert(GroupWeightGrad<kTaps>::kMore == 0);
+    constexpr int kColumns = GroupWeightGrad<kTaps>::kColumns;
+    const uint64_t rows = wgmma_rows(x), right = wgmma_rows(g);
+    wgmma_start();
+    AITER_UNROLL
+    for (int n = 0; n < 4; n++) {
+      AITER_UNROLL
+      for (int i = 0; i < 2; i++)
+        wgmma_shared<T, kColumns, true>(wgmma_further(rows, n * 2048), wgmma_further(right, n * 2048 + i * kDistance), dweight.first,
+                                        n + i > 0 || add);
+    }
+    wgmma_commit();
+    const uint64_t matrix = wgmma_blocks(taps.template matrix<true>(), Taps::kListBytes), columns = wgmma_columns(g);
+    AITER_UNROLL
+    for (int s = 0; s < Taps::kSteps; s++) {
+      AITER_UNROLL
+      for (int i = 0; i < 2; i++)
+        wgmma_shared<T, 64>(wgmma_further(matrix, 256 * (Taps::kSteps - 1 - s)), wgmma_further(columns, 32 * s + i * kDistance), sums.v,
+                            s + i > 0);
+    }
+    wgmma_commit();
+    meanwhile();
+    wgmma_wait<0>();
+    sums.hold();
+    AITER_UNROLL
+    for (int c = 0; c < 64; c += 16) {
+      uint32_t word[4];
+      AITER_UNROLL
+      for (int i = 0; i < 4; i++) {
+        word[i] = pack_pair<T>(sums.v[c / 2 + 2 * i], sums.v[c / 2 + 2 * i + 1]);
+        found.check(word[i]);
+      }
+      store_matrices<true>(x + GroupSums::place() + uint32_t(c * 128), word);
+    }
+  }
+};
+#endif
+
+}  // namespace aiter::conv1d::bwd
