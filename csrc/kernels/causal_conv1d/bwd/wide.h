@@ -107,23 +107,28 @@ template <class T, bool kDense, int kBlocks, bool kWhole> class WideBackward {
   }
 
   AITER_DEVICE void start_segment() {
+    if constexpr (kFewest) start_few_taps();
+    else start_taps();
+    weight_grad_.clear();
+  }
+  // start_few_taps reads a tap a lane, from where each lane gets its part of the matrices.
+  AITER_DEVICE void start_few_taps() {
     const Args& a = reload_kernarg(a_);
-    if constexpr (kFewest) {
-      const auto taps = (GlobalPtr<const Bits16>)(a.p.weight.data) + w_.d * a.p.weight.first;
-      const int width = int(a.p.width);
-      const uint32_t tap = w_.lane < width ? taps[w_.lane * a.p.weight.last] : 0, bias = read_bias_bits(a.p, w_.d);
-      if (w_.lane < width) sums()[w_.lane] = 0.0f;
-      near_.shuffle(engine_, tap, width);
-      bias_ = element_to_float(a.p.bias.dtype, bias), bias_grad_ = 0.0f;
-      return weight_grad_.clear();
-    }
+    const auto taps = (GlobalPtr<const Bits16>)(a.p.weight.data) + w_.d * a.p.weight.first;
+    const int width = int(a.p.width);
+    const uint32_t tap = w_.lane < width ? taps[w_.lane * a.p.weight.last] : 0, bias = read_bias_bits(a.p, w_.d);
+    if (w_.lane < width) sums()[w_.lane] = 0.0f;
+    near_.shuffle(engine_, tap, width);
+    bias_ = element_to_float(a.p.bias.dtype, bias), bias_grad_ = 0.0f;
+  }
+  AITER_DEVICE void start_taps() {
+    const Args& a = reload_kernarg(a_);
     warp_barrier();
     AITER_ROLLED
     for (int j = w_.lane; j < int(a.p.width); j += E::kLanes) sums()[j] = 0.0f;
     bias_ = a.p.bias.data ? a.p.bias.get(w_.d, 0) : 0.0f, bias_grad_ = 0.0f;
     engine_.load_taps(a.p, w_.d, a.p.width, int(a.p.width), a.split);
     if (kWhole) warp_barrier(), near_.load(engine_);
-    weight_grad_.clear();
   }
 
   AITER_DEVICE void clear_halo() const {
@@ -191,12 +196,12 @@ template <class T, bool kDense, int kBlocks, bool kWhole> class WideBackward {
         if constexpr (kReverses) {
           engine_.store_step(row, within[0], first);
           engine_.store_step(row + uint32_t(to.pitch * int(sizeof(T))), within[0], second);
-          return;
-        }
-        AITER_UNROLL
-        for (int r = 0; r < R; r++) {
-          high.write(columns[r], within[r], first[r]);
-          if constexpr (sizeof(T) == 2) low.write(columns[r], within[r], second[r]);
+        } else {
+          AITER_UNROLL
+          for (int r = 0; r < R; r++) {
+            high.write(columns[r], within[r], first[r]);
+            if constexpr (sizeof(T) == 2) low.write(columns[r], within[r], second[r]);
+          }
         }
       });
       sum = parts[0] + parts[1] + (parts[2] + parts[3]);
@@ -271,9 +276,12 @@ template <class T, bool kDense, int kBlocks, bool kWhole> class WideBackward {
         AITER_UNROLL
         for (int k = 0; k < N; k++) check(found, out[r], v, k);
       }
-      if constexpr (kReverses) return engine_.store_step(row, within[0], out);
-      AITER_UNROLL
-      for (int r = 0; r < R; r++) to.write(columns[r], within[r], out[r]);
+      if constexpr (kReverses) {
+        engine_.store_step(row, within[0], out);
+      } else {
+        AITER_UNROLL
+        for (int r = 0; r < R; r++) to.write(columns[r], within[r], out[r]);
+      }
     });
     warp_barrier();
     const Args& a = reload_kernarg(a_);
@@ -310,18 +318,18 @@ template <class T, bool kDense, int kBlocks, bool kWhole> class WideBackward {
       const int width = int(a.p.width), j = w_.lane;
       if (j < width) sum += sums()[j];
       if (j < width || j == 31) a.store_sum(segment, w_.d, j < width ? width - 1 - j : width, sum);
-      return;
-    }
-    weight_grad_.finish(int(reload_kernarg(a_).p.width), sums(), scratch());
-    float sum[1] = {bias_grad_};
-    warp_all_reduce(sum, 1, E::kLanes);
-    warp_barrier();
-    const Args& a = reload_kernarg(a_);
-    const int width = int(a.p.width);
-    const float* const from = sums();
-    AITER_ROLLED
-    for (int j = w_.lane; j <= width; j += E::kLanes) {
-      a.store_sum(segment, w_.d, j < width ? width - 1 - j : j, j < width ? from[j] : sum[0]);
+    } else {
+      weight_grad_.finish(int(reload_kernarg(a_).p.width), sums(), scratch());
+      float sum[1] = {bias_grad_};
+      warp_all_reduce(sum, 1, E::kLanes);
+      warp_barrier();
+      const Args& a = reload_kernarg(a_);
+      const int width = int(a.p.width);
+      const float* const from = sums();
+      AITER_ROLLED
+      for (int j = w_.lane; j <= width; j += E::kLanes) {
+        a.store_sum(segment, w_.d, j < width ? width - 1 - j : j, j < width ? from[j] : sum[0]);
+      }
     }
   }
 
