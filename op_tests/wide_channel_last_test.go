@@ -53,18 +53,21 @@ func TestWideChannelLastSpecial(t *testing.T) {
 	}
 }
 
-// wideChannelLastManyCases have items for all multiprocessors of a GPU: many short rows, and rows of two items, with filters on
-// both sides of the lengths for which kernels have code of their own.
+// wideChannelLastManyCases have items for all multiprocessors of a GPU: many short rows, rows of two items, and so many channels that
+// a block computes several groups of them, with filters on both sides of the lengths for which kernels have code of their own.
 func wideChannelLastManyCases() []optests.Case {
 	var cases []optests.Case
 	for n, width := range []int64{9, 17, 18, 33, 34, 65, 66, 100, 128, 129, 130} {
-		for options := range 5 {
+		for options := range 6 {
 			p := optests.Conv1d{
 				Batch: 150, Dim: 40, Seqlen: 130, Width: width, Layout: optests.ChannelLast, SiLU: (n+options)%2 == 0, NoBias: n%5 == 3,
 				WithStates: options == 1, WithSeqIdx: options == 2,
 			}
 			if options == 4 {
 				p.Batch, p.Seqlen = 75, 1090
+			}
+			if options == 5 {
+				p.Batch, p.Dim, p.Seqlen = 1, 6440, []int64{130, 1090, 2050}[n%3]
 			}
 			c := optests.Case{DType: []tensor.DType{tensor.BFloat16, tensor.Float16}[(n+options)%2], Seed: uint64(n), Slice: n%3 == 1, Params: p}
 			if options == 3 {

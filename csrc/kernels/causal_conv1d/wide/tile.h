@@ -26,6 +26,8 @@ struct Launch {
   FastDiv segments, batch;  // items of a row, rows of a channel
   uint32_t items, each;
   uint32_t tail;              // the first channel whose blocks have one item each (wide_group)
+  uint32_t parts;             // of all channels (wide_transposed)
+  int32_t stages;             // items that have places in a block (wide_transposed)
   int64_t batch0, dim0;      // of the launch
   int32_t warps, warp_bytes;  // of a block; shared memory of a warp
   int32_t taps, passes;       // of a pass, but of the last one; passes of an item
