@@ -6,7 +6,8 @@
 namespace aiter {
 
 #if AITER_CUDA && defined(__CUDA_ARCH__)
-// named_barrier waits until `threads` threads, whole warps, have called it or arrive_barrier. It then sees what they wrote before.
+// named_barrier waits until `threads` threads (whole warps), this one included, have called it or arrive_barrier. It then sees what they
+// wrote before. arrive_barrier does not wait.
 AITER_DEVICE void named_barrier(int barrier, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory"); }
 AITER_DEVICE void arrive_barrier(int barrier, int threads) { asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory"); }
 
@@ -18,7 +19,8 @@ AITER_DEVICE bool any_of_barrier(int barrier, int threads, bool mine) {
   return any != 0;
 }
 
-// set_registers changes the registers of a thread from the kernel's kFrom to kTo. All warps of a group of four call it.
+// set_registers changes the registers of a thread from kFrom, those at the kernel's start, to kTo. All warps of a group of four call it.
+// An increase waits until other groups of the block have given back enough.
 template <int kFrom, int kTo> AITER_DEVICE void set_registers() {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   if constexpr (kTo < kFrom) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kTo));

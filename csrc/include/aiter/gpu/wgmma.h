@@ -1,6 +1,7 @@
 // Products on the matrix cores of sm_90a, by a group of four warps: wgmma.
 //
-// D += A * B. D has 64 x N elements and A 64 x 16; both are in registers. B has 16 x N elements in shared memory. Warp w of the group has
+// D += A * B. D has 64 x N elements and is in registers. A has 64 x 16: in registers (wgmma) or in shared memory (wgmma_shared). B has
+// 16 x N elements in shared memory. Warp w of the group has
 // rows 16 w to 16 w + 15 of A and D. Lane 4g+t has the elements (g, 2t..), (g+8, 2t..), (g, 2t+8..) and (g+8, 2t+8..) of A, two in a word.
 // It has the elements (g, 2t..) and (g+8, 2t..) of each block of 8 columns of D.
 //
@@ -36,7 +37,7 @@ AITER_DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned
 template <int kPending> AITER_DEVICE void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory"); }
 
 // wgmma_rows returns the descriptor of B whose columns are adjacent in memory, in lines of 128 bytes, one a row, swizzled as those of
-// wgmma_columns. Columns 64 and more of a row are the line behind, which is row 1's as well.
+// wgmma_columns. Columns from 64 on of a row are in the next line, which is also the first line of the next row.
 AITER_DEVICE uint64_t wgmma_rows(uint32_t address) { return wgmma_columns(address) | uint64_t(128 >> 4) << 16; }
 
 // wgmma_blocks returns the descriptor of A of blocks of 8 x 8 elements, 128 bytes each with rows of 16 bytes. Blocks of the next rows are
@@ -85,8 +86,8 @@ template <class T, int kN, bool kRows = false> AITER_DEVICE void wgmma(const uin
   else { AITER_WGMMA_N("f16"); }
 }
 
-// wgmma_shared starts d = a * b, or, with add, d += a * b, of factors in shared memory. Without kRows a is of wgmma_blocks and b of
-// wgmma_columns. With kRows both are of wgmma_rows, a's elements as those of b.
+// wgmma_shared starts d = a * b, or, with add, d += a * b. Both factors are in shared memory. Without kRows a is a descriptor of
+// wgmma_blocks and b one of wgmma_columns. With kRows both are of wgmma_rows: row k in memory has column k of A and row k of B.
 #define AITER_WGMMA_SHARED(type, n, names, factors, adds, rows, ...)                                            \
   asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, " adds ", 0;\n"                                               \
                "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " {" names "}, " factors ", p, 1, 1, " rows ", " rows ";\n}" \

@@ -7,9 +7,9 @@
 
 namespace aiter::conv1d::bwd {
 
-// takes_group reports whether the kernel of spans (bwd/wide_group.h) takes dense rows: neither rows that leave much of their spans
-// empty, nor, with SiLU, filters of so few taps that the other kernel is faster. In float16 taps that are sums of two elements need a
-// scale, which it does not have.
+// takes_group reports whether the kernels of spans (bwd/wide_group.h, bwd/wide_pipeline.h) take dense rows: neither rows that leave
+// much of their spans empty, nor, with SiLU, filters of so few taps that the other kernel is faster. In float16 taps that are sums of two
+// elements need a scale, which these kernels do not have.
 template <class T> bool takes_group([[maybe_unused]] const WideParams& a) {
   if constexpr (sizeof(T) == 2)
     if AITER_TARGET_CONSTEXPR (kWarpgroups) {

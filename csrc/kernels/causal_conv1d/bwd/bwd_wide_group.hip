@@ -1,4 +1,4 @@
-// The backward kernel of wide filters for 16-bit dense rows on sm_90a (bwd/wide_group.h).
+// The backward kernels of wide filters for 16-bit dense rows on sm_90a (bwd/wide_group.h, bwd/wide_pipeline.h).
 
 #include <aiter/dispatch.h>
 
@@ -8,8 +8,8 @@
 
 namespace aiter::conv1d::bwd {
 
-// Without SiLU and with few taps memory is the bound: blocks of one segment end at more even times. Others compute one segment after
-// another.
+// launch_group launches the kernel of two groups for SiLU and 34 to 129 taps of x's type, otherwise that of one group. Without SiLU and
+// with up to 33 taps memory is the bound: a block computes one segment, so that blocks end at more even times. Others compute several.
 template <class T, int kTaps> Status launch_group(const WideParams& a, const Topology& gpu, const OpStream& stream) {
   if constexpr (kTaps == 65 || kTaps == 129) {
     if (a.p.silu && !a.split) {

@@ -1,4 +1,5 @@
-// The backward kernel of wide filters for 16-bit dense rows on sm_90a.
+// The backward kernel of wide filters for 16-bit dense rows on sm_90a. With SiLU, filters of 34 to 129 taps of x's type have that of
+// bwd/wide_pipeline.h.
 //
 // Tiling: a block of four warps walks rows of a channel backwards in spans of 4096 positions. It copies x and dout of a span to shared
 // memory while it computes the one before, and multiplies there with wgmma (bwd/wide_group_engine.h). With SiLU, g is the sum of two

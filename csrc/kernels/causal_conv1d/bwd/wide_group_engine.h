@@ -34,7 +34,8 @@ template <class T, int kTaps> class GroupGradEngine {
   static constexpr int kThreads = wide::kGroupThreads;
   using WeightGrad = GroupWeightGrad<kTaps>;
   static constexpr int kMost = (kTaps + kThreads - 1) / kThreads;  // taps of a thread
-  // kTight: the sums leave few registers. Steps of a convolution, and of dweight, that are started together.
+  // kTight: the sums leave few registers. kRolled: the steps are a loop. kStage is the steps of a convolution that start together, kDepth
+  // those of dweight.
   static constexpr bool kTight = kTaps != 65 && kTaps != 129, kRolled = kTaps > 129;
   static constexpr int kStage = kTaps > 65 && kTaps <= 129 ? 4 : 2, kDepth = 1;
   static constexpr int kSumBytes = WeightGrad::kSumBytes, kScratchBytes = kSumBytes + 16;
@@ -299,7 +300,7 @@ template <class T, int kTaps> class GroupGradEngine {
     for (int i = 0; i < 32; i++) sums_[i] = v;
     hold();
   }
-  // hold keeps what uses the sums on its side: ptxas would move copies of them to where products run, and wait for these.
+  // hold keeps uses of the sums on their side of this call. Otherwise ptxas would copy sums while products run, and wait for these.
   AITER_DEVICE void hold() {
     AITER_UNROLL
     for (int i = 0; i < 32; i++) asm volatile("" : "+f"(sums_[i])::"memory");

@@ -10,7 +10,7 @@ namespace aiter::conv1d::bwd {
 template <int kTaps> struct GroupWeightGrad {
   static constexpr int kColumns = (kTaps + 63 + 7) / 8 * 8;
   static constexpr int kFirst = kColumns > 192 ? 192 : kColumns, kMore = kColumns - kFirst;  // of the first product, and of a second one
-  // Blocks of 8 x 8 sums of a warp, which the filter's distances meet, and the floats between two of them.
+  // Blocks of 8 x 8 sums of a warp that contain a distance of the filter, and the floats from one block to the next.
   static constexpr int kBlocks = (kTaps + 6) / 8 + 1, kBlockPitch = kTaps > 129 ? 64 : 72;
   static constexpr int kRounds = kTaps > 65 ? 2 : 1;  // in which warps write their sums
   static constexpr int kRegions = 4 / kRounds, kRegionBytes = kBlocks * kBlockPitch * 4, kSumBytes = kRegions * kRegionBytes;
@@ -25,9 +25,6 @@ template <int kTaps> struct GroupWeightGrad {
   }
 
   // finish calls keep(j, sum) for the sums of the distances, each in one thread.
-  //
-  // Lane 4g+t of warp w has rows 16 w + g and 16 w + g + 8, and in block b of 8 columns 8 b + 2 t and the next one. So its sums of distance
-  // 8 n + 2 t - g are those of block 2 w + n in the first row and of the block behind in the second one.
   template <int kGroup, class Keep> AITER_DEVICE void finish(float* scratch, int width, Keep keep) const {
     const auto region = [&](int i) { return scratch + i * (kRegionBytes / 4); };
     put_all<kGroup>(region);
@@ -67,6 +64,9 @@ template <int kTaps> struct GroupWeightGrad {
     else return first[i];
   }
   // put writes the sums of a warp, or, in a second round, adds them to those of another one.
+  //
+  // Lane 4g+t of warp w has rows 16 w + g and 16 w + g + 8, and in block b of 8 columns 8 b + 2 t and the next one. So its sums of distance
+  // 8 n + 2 t - g are those of block 2 w + n in the first row and of the block behind in the second one.
   template <int kWarp> AITER_DEVICE void put(float* region) const {
     constexpr bool kAdd = kWarp >= 4 / kRounds;
     const uint32_t to = shared_address(region) + uint32_t(wide::group_thread() & 31) * 8;

@@ -20,8 +20,8 @@ struct WideParams : BwdParams {
   bool x_aligned, dout_aligned, dx_aligned;  // rows are vectors of 16 bytes
 };
 
-// The kernel of spans is for filters of up to kMostGroupTaps taps, whose sums of dweight are in registers. kGroupGradBlocks is its blocks
-// of a multiprocessor: as many as registers allow without waiting for each product.
+// The kernels of spans are for filters of up to kMostGroupTaps taps, whose sums of dweight are in registers. kGroupGradBlocks is the
+// blocks of bwd/wide_group.h on a multiprocessor: as many as registers allow without waiting for each product.
 constexpr int kMostGroupTaps = 257;
 template <int kTaps> constexpr int kGroupGradBlocks = kTaps <= 33 ? 4 : kTaps <= 65 ? 3 : 2;
 

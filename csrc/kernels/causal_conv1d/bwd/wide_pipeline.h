@@ -1,9 +1,9 @@
 // The backward kernel with SiLU of wide filters of x's type for 16-bit dense rows on sm_90a, by two groups of four warps.
 //
-// Tiling: a block walks rows of a channel backwards in spans of 4096 positions, as in bwd/wide_group.h, and has three spans in shared
-// memory. The first group copies x and dout of the next span, computes the sums before the activation of this one, and writes g, a high
-// and a low part, in the place of dout and behind x. The second one computes dx and dweight of the span before it, and writes dx through
-// the tile of x. So the matrix cores have the products of one group while the other one computes on vector units or waits.
+// Tiling: a block walks rows of a channel backwards in spans of 4096 positions, as in bwd/wide_group.h. Shared memory has three stages of
+// one span each. The first group copies x and dout of span n + 1 to a stage and computes g of span n: its high part takes the place of
+// dout, its low part has a tile behind x. The second group computes dweight and dx of span n - 1, writes dx to the place of x, and copies
+// it to global memory. The matrix cores have products of one group while the other one computes on vector units or waits.
 // Halo, bytes and reduction: as in bwd/wide_group.h.
 //
 // An infinity or NaN in x, dout or a tap reaches dx of its span. The second group, if it finds one at the end of its segment, computes the
@@ -17,10 +17,11 @@ namespace aiter::conv1d::bwd {
 
 constexpr int kPipelineStages = 3, kPipelineBlocks = 2, kPipelineThreads = 2 * wide::kGroupThreads;
 constexpr int kStageLines = kGroupLines + kLowLines;
-constexpr int kBiasLine = 68;  // of a stage: neither g behind the span nor x in front of it
-constexpr int kSegmentSlots = 4;
+constexpr int kBiasLine = 68;  // of a stage, for the sums of g of four warps. Neither g behind the span nor x in front of it is there.
+constexpr int kSegmentSlots = 4;  // the first group sets that of span n + 3 while the second one may still finish that of span n
 
 // PipelineMemory is the shared memory of a block, in bytes from its beginning: stages, memory of the second group, taps, segments.
+// kSums is GroupWeightGrad::kSumBytes, which exists in code for sm_90a only.
 template <class T, int kTaps> struct PipelineMemory {
   static constexpr int kSums = (kTaps > 65 ? 2 : 4) * ((kTaps + 6) / 8 + 1) * 72 * 4, kDirect = kDirectPositions * 4 + 2 * kTaps * 4 + 64;
   static constexpr int kScratch = kPipelineStages * kStageLines * 128;
@@ -37,6 +38,7 @@ template <class T, int kTaps> class WidePipeline {
   using Memory = PipelineMemory<T, kTaps>;
   using WeightGrad = GroupWeightGrad<kTaps>;
   static_assert(WeightGrad::kSumBytes <= Memory::kSums && Copies::kHaloLines <= 2);
+  static_assert(kPipelineBlocks * (Memory::kBytes + 1024) <= 228 * 1024, "a multiprocessor's memory; it reserves 1024 bytes of a block");
 
   AITER_DEVICE WidePipeline(const Args& a, char* memory)
       : a_(a), copies_{a}, memory_(memory), lines_(shared_address(memory)), taps_(a.p, memory + Memory::kTapsAt) {}
@@ -61,10 +63,12 @@ template <class T, int kTaps> class WidePipeline {
  private:
   static constexpr int kLow = kGroupLines * 128;  // from dout to the low part of g
   using Engine = UseG<T, kTaps, kLow>;
-  // Numbers of barriers: those of the groups, and, for each stage, that its g is complete, and that it is free.
+  // Numbers of barriers: one for each group and two for each stage. The first group arrives at kComplete + stage when g there is complete;
+  // the second group waits for that. The second group arrives at kFree + stage when it has read the stage; the first group waits for that
+  // before it copies the third span after it to the stage. The last span of a block is not freed.
   static constexpr int kFirstGroup = 1, kSecondGroup = 2, kComplete = 3, kFree = kComplete + kPipelineStages;
 
-  // Walk is a span of a block: of segment n, which is in a slot.
+  // Walk is a place in a block's work: span `it` of segment n, which is of channel d. The segment's description is in `slot`.
   struct Walk {
     uint32_t n, d;
     SpanItem it;
@@ -111,6 +115,7 @@ template <class T, int kTaps> class WidePipeline {
     taps_.template build<false>(0);
     set_halo(dout_of(0), true, dout_of(0));
     Walk ahead = now;
+    // before is the number of spans before this one, at most 2.
     for (int stage = 0, before = 0;; stage = next_stage(stage)) {
       wait_group<0>();
       wgmma_fence_shared();
@@ -136,6 +141,7 @@ template <class T, int kTaps> class WidePipeline {
       wgmma_fence_shared();
       arrive_barrier(kComplete + stage, kPipelineThreads);
       if (!ahead.more) {
+        // The second group has arrived for the span before this one: this wait completes that barrier.
         if (before > 0) named_barrier(kFree + next_stage(following), kPipelineThreads);
         return;
       }
@@ -150,7 +156,8 @@ template <class T, int kTaps> class WidePipeline {
   }
   static AITER_DEVICE int next_buffer(int buffer) { return buffer == Taps::kBuffers - 1 ? 0 : buffer + 1; }
 
-  // set_halo sets g behind a span: that of the first lines of another span, or zeros. A warp copies what it wrote.
+  // set_halo sets both parts of g behind a span: to the first lines of g at `from`, or to zeros. A warp copies only what it wrote itself,
+  // so that no other warp is waited for.
   AITER_DEVICE void set_halo(uint32_t to, bool zeros, uint32_t from) const {
     const int lane = wide::group_thread() & 31, line = lane >> 2, vector = 2 * (wide::group_thread() >> 5) + (lane >> 1 & 1);
     warp_barrier();
@@ -164,6 +171,7 @@ template <class T, int kTaps> class WidePipeline {
   AITER_DEVICE void use_g(Walk now, uint32_t end, uint32_t step) const {
     Engine engine;
     wide::NonFinite<T> found;
+    // fresh: in front of the products, the span is the first one of a segment; behind them, the last one. begun: dweight has products.
     bool fresh = true, begun = false;
     int buffer = 0;
     for (int stage = 0;; stage = next_stage(stage)) {
@@ -199,8 +207,9 @@ template <class T, int kTaps> class WidePipeline {
     }
   }
 
-  // finish writes the sums of a segment, or computes it again.
+  // region returns the memory of some warps' sums of dweight.
   AITER_DEVICE float* region(int i) const { return reinterpret_cast<float*>(memory_ + Memory::kScratch + i * WeightGrad::kRegionBytes); }
+  // finish writes the sums of a segment, or computes it again.
   AITER_DEVICE void finish(const Segment& s, const Words<4>& biases, const wide::NonFinite<T>& found) const {
     char* const memory = memory_ + Memory::kScratch;
     if (any_of_barrier(kSecondGroup, wide::kGroupThreads, bool(found))) return compute_directly<T, kSecondGroup>(a_, memory, s);

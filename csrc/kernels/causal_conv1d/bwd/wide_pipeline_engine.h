@@ -1,17 +1,17 @@
 // The products of the two groups of bwd/wide_pipeline.h. The formulation is that of bwd/wide_group_engine.h, with both factors in shared
 // memory: the Toeplitz matrices A_s and V_s too, so that all products of a span begin without a wait.
 //
-// A_s and V_s consist of blocks of 8 x 8 elements. Row group g and column group c of A_s is block 2 s + g - c, whose row r has 8 taps from
-// w[W-1 + 48 - 8 (2 s + g - c) - r] on. So the matrices of all steps are one list of blocks and, for c = 1, the same list one block later.
-// V_s has the reversed taps v in the same way: blocks 2 (S-1 - s) + g - c, whose row r has 8 of them from v[16 (S-1) - 8 block - r] on.
+// A_s and V_s consist of blocks of 8 x 8 elements. Block (g, c) has rows 8 g to 8 g + 7 and columns 8 c to 8 c + 7, c = 0 or 1. That of A_s
+// has number 2 s + g - c; row r of block n has 8 taps from w[W-1 + 48 - 8 n - r] on. So one list of blocks has c = 0 of all steps, and a
+// second list, shifted by one block, c = 1. In V_s the number is 2 (S-1 - s) + g - c, with 8 taps from v[16 (S-1) - 8 n - r] on.
 #pragma once
 
 #include "wide_group_engine.h"
 
 namespace aiter::conv1d::bwd {
 
-// PipelineTaps is the taps of filters of up to kTaps taps: kBuffers of them, since the groups may be at different channels,
-// and the matrices of both groups.
+// PipelineTaps is the taps of filters of up to kTaps taps, and the matrices of both groups. It has three buffers of taps: the first group
+// stores those of span n + 3 while the second one may still read those of spans n + 1 and n + 2. 129 taps: the width is at least 64.
 template <class T, int kTaps> class PipelineTaps {
  public:
   using Shape = GroupGradShape<kTaps>;
@@ -57,7 +57,7 @@ template <class T, int kTaps> class PipelineTaps {
     }
     return element_to_float(p_.bias.dtype, f.bias);
   }
-  // build makes the matrices of a group of a buffer's taps: A_s, or, with kReversed, V_s. It returns their address.
+  // build writes the matrices of one group from a buffer's taps: A_s, or, with kReversed, V_s. matrix returns their address.
   template <bool kReversed> AITER_DEVICE void build(int buffer) const {
     const int copy = 2 * buffer + kReversed, last = kReversed ? 16 * (kSteps - 1) : width() + 47;
     const uint32_t from = shared_address(buffers_ + copy * 2 * Shape::kPitch + pad(copy)), to = matrix<kReversed>();
@@ -78,8 +78,8 @@ template <class T, int kTaps> class PipelineTaps {
  private:
   AITER_DEVICE int width() const { return int(p_.width); }
   static AITER_DEVICE int pad(int copy) { return copy & 1 ? 64 : Shape::kZeros; }
-  // set writes element i of a buffer's taps, or, in odd copies, of its reversed taps: to an array from an even element on and to one
-  // from an odd one on.
+  // set writes element i of a copy: of a buffer's taps, or, in odd copies, of its reversed taps. A copy is two arrays: in the first one
+  // even elements are at multiples of 4 bytes, in the second one odd elements. So build reads pairs from any element on.
   AITER_DEVICE void set(int copy, int i, T v) const {
     T* const to = buffers_ + copy * 2 * Shape::kPitch + pad(copy) + i;
     wide::set_shared(to, v);
@@ -93,7 +93,8 @@ template <class T, int kTaps> class PipelineTaps {
 };
 
 #if AITER_WGMMA
-// GroupSums is a lane's part of 64 x 64 sums. place returns the place in a tile of what it reads and writes of 16 columns.
+// GroupSums is a lane's part of 64 x 64 sums. place returns the offset in a tile that this lane passes to ldmatrix and stmatrix for the
+// first 16 columns.
 struct GroupSums {
   float v[32];
 
@@ -101,7 +102,7 @@ struct GroupSums {
     const int lane = wide::group_thread() & 31, warp = wide::group_thread() >> 5;
     return uint32_t(((lane >> 4) * 8 + (lane & 7)) * 128 + ((2 * warp + (lane >> 3 & 1)) ^ (lane & 7)) * 16);
   }
-  // hold keeps what uses the sums on its side: ptxas would move copies of them to where products run, and wait for these.
+  // hold keeps uses of the sums on their side of this call. Otherwise ptxas would copy sums while products run, and wait for these.
   AITER_DEVICE void hold() {
     AITER_UNROLL
     for (int i = 0; i < 32; i++) asm volatile("" : "+f"(v[i])::"memory");
@@ -163,13 +164,14 @@ template <class T, int kTaps, int kDistance> struct UseG {
   GroupWeightGrad<kTaps> dweight;
   GroupSums sums;
 
-  // Products set the sums. Without values of before ptxas would keep registers for them from the kernel's start on.
+  // The products overwrite these zeros. Without them ptxas would reserve the registers from the start of the kernel on.
   AITER_DEVICE UseG() {
     dweight.clear();
     for (float& v : sums.v) v = 0.0f;
   }
 
   // multiply sets dweight, or, with `add`, adds to it, and writes dx in the place of x. While the products run it calls meanwhile.
+  // A warp overwrites only the positions of x that are its own rows of dweight's left factor, so that no barrier is needed.
   template <class Meanwhile>
   AITER_DEVICE void multiply(const Taps& taps, uint32_t x, uint32_t g, bool add, wide::NonFinite<T>& found, Meanwhile meanwhile) {
     static_assert(GroupWeightGrad<kTaps>::kMore == 0);
@@ -196,6 +198,8 @@ template <class T, int kTaps, int kDistance> struct UseG {
     meanwhile();
     wgmma_wait<0>();
     sums.hold();
+    AITER_UNROLL
+    for (float& v : dweight.first) asm volatile("" : "+f"(v)::"memory");
     AITER_UNROLL
     for (int c = 0; c < 64; c += 16) {
       uint32_t word[4];

@@ -9,12 +9,12 @@
 namespace aiter::conv1d::bwd {
 
 constexpr int kGroupLines = 64 + 8 + 64;  // dout, g behind it and x in front of its lines, x
-constexpr int kLowLines = 64 + 8;
+constexpr int kLowLines = 64 + 8;         // the low part of g, and that behind it
 constexpr int kDirectPositions = 1024;    // of a part of a segment that is computed again
 
 #if AITER_WGMMA
-// Segment is the part of a channel that a block computes: spans from `low` on of rows of the channel, walked backwards from `last` on. The
-// span at `behind`, if it is `last`, is for its g alone.
+// Segment is the part of a channel that a block computes: spans from `last` down to `low` of rows first_row to end_row - 1. Positions
+// from `behind` on are of the next segment. If `last` is `behind`, the span there is computed for its g alone.
 struct Segment {
   uint32_t d, number, first_row, end_row;
   int low, behind, last;
@@ -42,7 +42,7 @@ struct SpanItem {
   }
 };
 
-// compute_directly computes a segment again, by group kGroup. It is called when nothing else is in registers.
+// compute_directly computes a segment again, by group kGroup. The caller needs none of its sums any more.
 template <class T, int kGroup> AITER_DEVICE_COLD void compute_directly(const KernelParam<WideParams>& args, char* memory, Segment s) {
   const Backward& p = args.p;
   constexpr int kThreads = wide::kGroupThreads;
