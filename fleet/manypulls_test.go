@@ -50,7 +50,11 @@ func TestManyPulls(t *testing.T) {
 	times := pullAtOnce(t, ref, nodes)
 	each := (processorTime(t, r.Process().Pid) - before) / 2
 	t.Logf("%d pulls of 5 MB at once: median %s, last %s; processor time %s on each of two", nodes, times[nodes/2], times[nodes-1], each)
-	if times[nodes-1] > manyPullsTime && each > manyPullsTime {
-		t.Errorf("the last pull took %s, and the processor time is %s on each of two, want at most %s", times[nodes-1], each, manyPullsTime)
+	limit := manyPullsTime
+	if testenv.Race { // which multiplies the processor time
+		limit *= 4
+	}
+	if times[nodes-1] > limit && each > limit {
+		t.Errorf("the last pull took %s, and the processor time is %s on each of two, want at most %s", times[nodes-1], each, limit)
 	}
 }

@@ -75,6 +75,7 @@ func (s *service) routes() http.Handler {
 func (s *service) readyz(w http.ResponseWriter, _ *http.Request) {
 	switch {
 	case s.draining.Load():
+		w.Header().Set("Connection", "close") // the signal may have come after drained looked
 		http.Error(w, "stopping", http.StatusServiceUnavailable)
 	case !s.ready.Load():
 		http.Error(w, "building", http.StatusServiceUnavailable)
