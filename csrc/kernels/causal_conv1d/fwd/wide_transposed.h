@@ -2,9 +2,9 @@
 //
 // Tiling: a block has four vectors of channels, 64 bytes of a position, and walks along parts of their rows, an item of each channel at a
 // time. It copies x to shared memory, transposes it there, computes in the same place, and transposes the outputs on the way to memory
-// (wide/transposed.h). A multiprocessor has one block, and three items have places in it: while one is computed, its neighbours are stored
-// and transposed, and another one is on its way. A warp copies, transposes and stores units of its own, and computes channels of its own,
-// of which it keeps taps and halos: the block waits once an item.
+// (wide/transposed.h). A multiprocessor has one block, whose shared memory has three items. While the block computes one item, it
+// stores the one before, transposes the next one, and copies the one after that. Each warp copies, transposes and stores its own units.
+// It computes its own channels and keeps their taps and halos. So the block has one barrier for each item.
 // Halo: W - 1 positions in front of an item, rounded up to lines, from the item before. A block reads it from memory where a part begins.
 // Bytes: x once, out once, 64 adjacent bytes of a position.
 // Outputs that are computed again: as in fwd/wide.h.
@@ -211,7 +211,7 @@ template <class T, class RowSet> class TransposedBlock {
     }
     commit_group();
   }
-  // arrive waits for the warp's units of a stage, and transposes them. deep: one more item is on its way.
+  // arrive waits until the warp's units of a stage are copied, and transposes them. deep: the copy of one more item may be incomplete.
   AITER_DEVICE void arrive(bool deep, uint32_t stage) const {
     if (deep) wait_group<1>();
     else wait_group<0>();
