@@ -23,10 +23,10 @@ its compiler, not the GPU.
 
 A whole module is one library with every operator for every type, which serves
 all calls. With --op, --dtype or --axis the command builds only those parts, each
-as a library of its own. A first call of an operator builds the part for its type
-and size, if the cache does not have the whole module. If a
-module does not build types and ranges separately for a target, as for the CPU, one part
-has all of them. --axis takes a range or a size in it: aiterctl describe OP shows an
+as a library of its own. A first call of an operator builds the part for its type,
+size and layout, if the cache does not have the whole module. If a
+module does not build values separately for a target, as for the CPU, one part has all
+of them. --axis takes a value, or a size in a range: aiterctl describe OP shows an
 operator's axes.
 
 The command also builds the support library, which all modules call.

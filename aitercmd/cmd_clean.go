@@ -13,6 +13,7 @@ import (
 	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/spelling"
 	"github.com/aiter-go/aiter/jit/target"
+	"github.com/aiter-go/aiter/tensor"
 )
 
 const cleanLong = `Remove built modules from the cache, with the objects and records that only they
@@ -199,11 +200,18 @@ func (f partFilter) matches(x cache.Artifact) bool {
 	}
 	made := partValues(x.Part)
 	for axis, wanted := range f.values {
-		if !slices.ContainsFunc(wanted, func(v string) bool { return v == made[axis] || rangeContains(made[axis], v) }) {
+		if !slices.ContainsFunc(wanted, func(v string) bool { return selects(v, made[axis]) }) {
 			return false
 		}
 	}
 	return true
+}
+
+// selects reports whether a word of the command line stands for a value in the name of a part: it is the value, a short name of the
+// element type, or a size in the range. The configuration may not have the axis any more.
+func selects(word, value string) bool {
+	dt, err := tensor.ParseDType(word)
+	return word == value || err == nil && dt.String() == value || rangeContains(value, word)
 }
 
 // rangeContains reports whether a value is a range that contains a size.
@@ -255,11 +263,15 @@ func (f partFilter) check(cfg *opconfig.Config, have []cache.Artifact) error {
 func checkValue(cfg *opconfig.Config, axis, value string) error {
 	var refusal error
 	for _, m := range cfg.Modules {
-		_, err := m.Values(axis, []string{value})
+		words, i := []string{value}, slices.IndexFunc(m.Axes, func(a opconfig.Axis) bool { return a.Name == axis })
+		if i >= 0 {
+			words = fullNames(m.Axes[i], words)
+		}
+		_, err := m.Values(axis, words)
 		if err == nil {
 			return nil
 		}
-		if has := slices.ContainsFunc(m.Axes, func(a opconfig.Axis) bool { return a.Name == axis }); has || refusal == nil {
+		if i >= 0 || refusal == nil {
 			refusal = err
 		}
 	}

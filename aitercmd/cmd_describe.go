@@ -118,7 +118,7 @@ func (a *app) describeOp(m *opconfig.Module, op *opconfig.Op) error {
 	}
 	for i, axis := range newAxisItems(m) {
 		if m.Axes[i].Of(op) {
-			axis.letter = op.Args[axis.Argument].Shape.Letter(m.Axes[i].Dimension)
+			axis.shape = op.Args[axis.Argument].Shape
 			d.Axes = append(d.Axes, axis)
 		}
 	}
@@ -272,7 +272,8 @@ type moduleDescription struct {
 type sourceDescription struct {
 	Path  string              `json:"path"`
 	Files []string            `json:"files"`
-	Ops   []string            `json:"ops"` // the operators in the source
+	Ops   []string            `json:"ops"`  // the operators in the source
+	Axes  []string            `json:"axes"` // the axes for whose values it is compiled separately
 	When  string              `json:"when"`
 	Flags map[string][]string `json:"flags"`
 
@@ -285,8 +286,8 @@ func (a *app) describeModule(m *opconfig.Module) error {
 		Flags: flagTable(m.Flags), LinkFlags: flagTable(m.LinkFlags), Defined: m.Pos.String(),
 	}
 	for _, s := range m.Sources {
-		d.Files = append(d.Files, sourceDescription{s.Path, nonNil(s.Files), nonNil(m.OpsIn(s)), formatCondition(s.When, strings.Clone),
-			flagTable(s.Flags), formatCondition(s.When, opconfig.ValueWords)})
+		d.Files = append(d.Files, sourceDescription{s.Path, nonNil(s.Files), nonNil(m.OpsIn(s)), m.AxesOf(s),
+			formatCondition(s.When, strings.Clone), flagTable(s.Flags), formatCondition(s.When, opconfig.ValueWords)})
 	}
 	if a.json {
 		return a.writeJSON(d)
@@ -296,10 +297,10 @@ func (a *app) describeModule(m *opconfig.Module) error {
 
 func (a *app) printModule(d moduleDescription) error {
 	fmt.Fprintf(a.out, "%s: %s\nfor %s, defined at %s\n\n", d.Name, d.Doc, strings.Join(d.Targets, ", "), d.Defined)
-	rows := [][]string{{"SOURCE", "WHEN", "OPERATORS", "FLAGS"}}
+	rows := [][]string{{"SOURCE", "WHEN", "OPERATORS", "AXES", "FLAGS"}}
 	for _, s := range d.Files {
-		ops, flags := strings.Join(s.Ops, ","), strings.Join(flagLines(s.Flags), "; ")
-		rows = append(rows, []string{s.Path, cmp.Or(s.words, "always"), cmp.Or(ops, "-"), cmp.Or(flags, "-")})
+		ops, axes, flags := strings.Join(s.Ops, ","), strings.Join(s.Axes, ","), strings.Join(flagLines(s.Flags), "; ")
+		rows = append(rows, []string{s.Path, cmp.Or(s.words, "always"), cmp.Or(ops, "-"), cmp.Or(axes, "-"), cmp.Or(flags, "-")})
 	}
 	if err := a.table(rows); err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aiter-go/aiter/internal/opconfig"
+	"github.com/aiter-go/aiter/jit/schema"
 	"github.com/aiter-go/aiter/jit/target"
 )
 
@@ -60,25 +61,37 @@ type moduleItem struct {
 // axisItem is an axis of a module.
 type axisItem struct {
 	Name      string   `json:"name"`
-	Argument  string   `json:"argument"`  // its element type or size selects the value
-	Dimension *int     `json:"dimension"` // of the argument; its size selects the value; null: the element type does
+	Argument  string   `json:"argument"`  // its element type, size or layout selects the value
+	Dimension *int     `json:"dimension"` // of the argument; its size selects the value; null: another property does
+	Adjacent  []int    `json:"adjacent"`  // dimensions of the argument, one for each layout; null: another property selects the value
 	Values    []string `json:"values"`
 	Define    string   `json:"define"`
 	Targets   []string `json:"targets"` // that build the values separately
 
-	letter string // of the dimension in the declared shape, "" if it is not known
+	shape schema.Shape // declared for the argument; zero if it is not known
 }
 
 func (x axisItem) String() string {
-	property := "element type"
-	if x.Dimension != nil {
+	property, values := "element type", joinWords(x.Values, ", ", opconfig.ValueWords)
+	switch {
+	case x.Dimension != nil:
 		property = fmt.Sprintf("size of dimension %d", *x.Dimension)
-		if x.letter != "" {
-			property = fmt.Sprintf("%s, the size of dimension %d", x.letter, *x.Dimension)
+		if letter := x.shape.Letter(*x.Dimension); letter != "" {
+			property = fmt.Sprintf("%s, the size of dimension %d", letter, *x.Dimension)
 		}
+	case x.Adjacent != nil:
+		property, values = "memory layout", x.layouts()
 	}
-	return fmt.Sprintf("%s of %s: %s; built separately for %s",
-		property, x.Argument, joinWords(x.Values, ", ", opconfig.ValueWords), strings.Join(x.Targets, ", "))
+	return fmt.Sprintf("%s of %s: %s; built separately for %s", property, x.Argument, values, strings.Join(x.Targets, ", "))
+}
+
+// layouts returns the layouts, each with its adjacent dimension: "channel_first (L adjacent), channel_last (D adjacent)".
+func (x axisItem) layouts() string {
+	list := make([]string, len(x.Values))
+	for i, v := range x.Values {
+		list[i] = fmt.Sprintf("%s (%s adjacent)", v, cmp.Or(x.shape.Letter(x.Adjacent[i]), fmt.Sprintf("dimension %d", x.Adjacent[i])))
+	}
+	return strings.Join(list, ", ")
 }
 
 // joinWords joins the texts of words.
@@ -93,7 +106,7 @@ func joinWords(words []string, sep string, text func(string) string) string {
 func newAxisItems(m *opconfig.Module) []axisItem {
 	items := []axisItem{}
 	for _, a := range m.Axes {
-		x := axisItem{Name: a.Name, Argument: a.Argument, Values: a.Values, Define: a.Define, Targets: a.Targets}
+		x := axisItem{Name: a.Name, Argument: a.Argument, Adjacent: a.Adjacent, Values: a.Values, Define: a.Define, Targets: a.Targets}
 		if a.BySize() {
 			x.Dimension = &a.Dimension
 		}

@@ -43,17 +43,20 @@ func (f *partFlags) values() (map[string][]string, error) {
 		if !ok || name == "" || list == "" {
 			return nil, usagef("--axis %q: expected NAME=VALUE,... such as dtype=float16 or width=4", text)
 		}
-		values[name] = append(values[name], elementTypes(strings.Split(list, ","))...)
+		values[name] = append(values[name], strings.Split(list, ",")...)
 	}
 	if len(f.dtype) > 0 {
-		values["dtype"] = append(values["dtype"], elementTypes(f.dtype)...)
+		values["dtype"] = append(values["dtype"], f.dtype...)
 	}
 	return values, nil
 }
 
-// elementTypes replaces short names of element types by full names. It keeps other words,
+// fullNames replaces short names of element types by full names, for values of an axis by element type. It keeps other words,
 // which the axis then refuses.
-func elementTypes(words []string) []string {
+func fullNames(a opconfig.Axis, words []string) []string {
+	if !a.ByType() {
+		return words
+	}
 	out := slices.Clone(words)
 	for i, w := range words {
 		if dt, err := tensor.ParseDType(w); err == nil {
@@ -181,7 +184,7 @@ func (s moduleSelection) moduleRequests(m *opconfig.Module, t target.Target, val
 	sel := opconfig.Selection{Values: map[string][]string{}}
 	for _, a := range m.Axes {
 		if v, ok := values[a.Name]; ok {
-			sel.Values[a.Name] = v
+			sel.Values[a.Name] = fullNames(a, v)
 		}
 	}
 	for _, op := range m.Ops {

@@ -62,3 +62,10 @@ func (o *Op) MarkReady(t target.Target) {
 	o.reg.ready.Store(o.current().whole(t), struct{}{})
 	o.reg.ready.Store(settings.SupportRequest(), struct{}{})
 }
+
+// PartOf returns the name of the part that a call on a target needs.
+func (o *Op) PartOf(t target.Target, args ...any) (string, error) {
+	v := o.current()
+	req, err := v.request(t, v.key(args))
+	return req.Part.String(), err
+}

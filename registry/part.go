@@ -3,6 +3,7 @@ package registry
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/aiter-go/aiter/internal/opconfig"
 	"github.com/aiter-go/aiter/internal/spelling"
@@ -11,7 +12,7 @@ import (
 	"github.com/aiter-go/aiter/tensor"
 )
 
-// partKey holds the element type or range index of a call for each axis that the
+// partKey holds the element type of a call, or the index of its range or layout, for each axis that the
 // operator depends on, in the order of opVersion.axes.
 type partKey [opconfig.MaxAxes]uint32
 
@@ -20,7 +21,8 @@ type keyAxis struct {
 	name      string
 	arg       int             // position of the argument
 	dimension int             // dimension of the argument; its size is in one of the ranges
-	ranges    opconfig.Ranges // empty for an axis of element types
+	ranges    opconfig.Ranges // empty for an axis by element type or layout
+	adjacent  []int           // dimensions of the argument, one for each layout; empty for other axes
 }
 
 // keyAxes returns the axes of the module that the operator depends on.
@@ -29,7 +31,7 @@ func keyAxes(mod *opconfig.Module, decl *opconfig.Op) []keyAxis {
 	for _, a := range mod.Axes {
 		for i, arg := range decl.Schema.Args {
 			if arg.Name == a.Argument {
-				list = append(list, keyAxis{a.Name, i, a.Dimension, a.Ranges})
+				list = append(list, keyAxis{a.Name, i, a.Dimension, a.Ranges, a.Adjacent})
 			}
 		}
 	}
@@ -51,6 +53,8 @@ func (o *opVersion) key(args []any) (key partKey) {
 // first range; the code of that range refuses the tensor.
 func (a *keyAxis) of(t *tensor.Tensor) uint32 {
 	switch {
+	case len(a.adjacent) > 0:
+		return a.layout(t)
 	case len(a.ranges) == 0:
 		return uint32(t.DType())
 	case a.dimension >= t.Rank():
@@ -59,13 +63,34 @@ func (a *keyAxis) of(t *tensor.Tensor) uint32 {
 	return uint32(a.ranges.Of(t.Dim(a.dimension)))
 }
 
+// layout returns the index of the layout of a tensor: that of the dimension whose elements are nearest in memory. A
+// dimension of size 1 is not compared, because its stride is arbitrary. In tensors without elements the first dimension of the axis
+// is compared too, so that all tensors agree with C++: for [2, 1] the second layout has
+// size(1) > 1 && (size(2) == 1 || abs(stride(1)) < abs(stride(2))).
+func (a *keyAxis) layout(t *tensor.Tensor) uint32 {
+	if slices.Max(a.adjacent) >= t.Rank() {
+		return 0 // the code of the first layout refuses the tensor
+	}
+	nearest := 0
+	for i, d := range a.adjacent {
+		best := a.adjacent[nearest]
+		if t.Dim(d) > 1 && (t.Dim(best) == 1 || distance(t.Stride(d)) < distance(t.Stride(best))) {
+			nearest = i
+		}
+	}
+	return uint32(nearest)
+}
+
+// distance returns the absolute value of a stride.
+func distance(stride int64) int64 { return max(stride, -stride) }
+
 // value returns the value of an axis in the key; i is the position of the axis in
 // opVersion.axes.
 func (k partKey) value(i int, a opconfig.Axis) string {
-	if a.BySize() {
-		return a.Values[k[i]]
+	if a.ByType() {
+		return tensor.DType(k[i]).String()
 	}
-	return tensor.DType(k[i]).String()
+	return a.Values[k[i]]
 }
 
 // request returns the request for the part that calls with a part key need.
@@ -87,7 +112,7 @@ func (o *opVersion) request(t target.Target, key partKey) (jit.Request, error) {
 
 // dtypeError returns the error that the operator itself would return for an element type
 // that it does not support, so that no code is built for a call that fails. There is no such
-// error for sizes, because each size is in a range.
+// error for sizes and layouts, because each of them selects a value.
 func (o *opVersion) dtypeError(e *opconfig.UnknownAxisError) error {
 	arg := ""
 	for _, a := range o.axes {

@@ -189,8 +189,10 @@ func TestReloadOfTheParts(t *testing.T) {
 	testenv.Long(t)
 	const byType = "[module.module_version.axis.dtype]\nargument = \"out\"\nvalues = [\"int32\", \"float32\"]\ndefine = \"TYPE\"\n"
 	const bySize = "[module.module_version.axis.size]\nargument = \"out\"\ndimension = 0\nvalues = [\"1\", \"2-\"]\ndefine = \"SIZE\"\n"
+	const byLayout = "[module.module_version.axis.size]\nargument = \"out\"\nadjacent = [0, 1]\nvalues = [\"a\", \"b\"]\ndefine = \"SIZE\"\n"
 	for name, axes := range map[string][2]string{
 		"a removed axis":   {byType, ""},
+		"another kind":     {bySize, byLayout},
 		"another part key": {byType, bySize},
 		"other ranges":     {bySize, strings.Replace(bySize, `"1", "2-"`, `"1-4", "5-"`, 1)},
 	} {

@@ -80,12 +80,21 @@ func parseSelection(name string) (op string, values map[string][]string, err err
 		if !ok || axis == "" || value == "" {
 			return "", nil, fmt.Errorf("%q: %q: expected AXIS=VALUE, such as \"causal_conv1d_fwd dtype=float16,width=4\"", name, pair)
 		}
-		if dt, err := tensor.ParseDType(value); err == nil {
-			value = dt.String() // the full name for a short one
-		}
 		values[axis] = append(values[axis], value)
 	}
 	return op, values, nil
+}
+
+// newSelection replaces short names of element types by full names in the values of axes by element type.
+func newSelection(op *opVersion, values map[string][]string) selection {
+	for _, a := range op.module.decl.Axes {
+		for i, value := range values[a.Name] {
+			if dt, err := tensor.ParseDType(value); err == nil && a.ByType() {
+				values[a.Name][i] = dt.String()
+			}
+		}
+	}
+	return selection{op, values}
 }
 
 // selections parses names and looks up their operators. Without names it returns all operators.
@@ -105,7 +114,7 @@ func (r *Registry) selections(names []string) ([]selection, error) {
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, selection{op.current(), values})
+		list = append(list, newSelection(op.current(), values))
 	}
 	return list, nil
 }
@@ -196,7 +205,7 @@ func (r *Registry) Ready(dev tensor.Device, names ...string) bool {
 		if err != nil || op == nil {
 			return false
 		}
-		s := selection{gen.versions[op.index], values}
+		s := newSelection(gen.versions[op.index], values)
 		if slices.ContainsFunc(targets, func(t target.Target) bool { return !r.isReady(s, t) }) {
 			return false
 		}

@@ -11,17 +11,21 @@ import (
 // MaxAxes is the largest number of axes of a module.
 const MaxAxes = 4
 
-// Axis is a property of an argument that selects specialized code: its element type or, with
-// Ranges, the size of one of its dimensions. The code for each value can be built separately.
+// Axis is a property of an argument that selects specialized code: its element type, with Ranges the
+// size of one of its dimensions, or with Adjacent its memory layout. The code for each value can be built
+// separately.
 type Axis struct {
 	Name      string
 	Argument  string   // its name; operators without such an argument do not depend on the axis
 	Dimension int      // of the argument, from 0; used with Ranges
-	Values    []string // element types, "float32", or ranges of sizes, "1-4"
-	Ranges    Ranges   // the parsed Values; empty for an axis by element type
-	Define    string   // macro that is defined in a unit of one value; for an axis by size two macros, with the suffixes _LEAST and _MOST
-	Targets   []string // vendors or patterns for which values are built separately; empty: all targets
-	Pos       Position
+	Values    []string // element types, "float32", ranges of sizes, "1-4", or names of layouts
+	Ranges    Ranges   // the parsed Values of an axis by size; nil for others
+	// Adjacent has a dimension of the argument for each value of an axis by layout; nil for others. The
+	// dimension whose elements are nearest in memory selects the value.
+	Adjacent []int
+	Define   string   // macro that is defined in a unit of one value; for an axis by size two macros, with the suffixes _LEAST and _MOST
+	Targets  []string // vendors or patterns for which values are built separately; empty: all targets
+	Pos      Position
 }
 
 // For reports whether the values of the axis are built separately for t.
@@ -35,7 +39,10 @@ func (o *Op) argument(name string) int {
 	return slices.IndexFunc(o.Schema.Args, func(a schema.Arg) bool { return a.Name == name })
 }
 
-// BySize reports whether the size of a dimension selects the value. Otherwise the element type does.
+// ByType reports whether the element type selects the value.
+func (a Axis) ByType() bool { return !a.BySize() && !a.ByLayout() }
+
+// BySize reports whether the size of a dimension selects the value.
 func (a Axis) BySize() bool { return a.Ranges != nil }
 
 // elementTypes returns the element types that an axis may have as values.
@@ -68,19 +75,30 @@ func (d *decoder) axis(name string, n *node, where string) Axis {
 		d.fail(n.key, "bad axis name %q; expected %s", name, wantOpName)
 		where = "the axis"
 	}
+	dimension, adjacent := n.fields["dimension"], n.fields["adjacent"]
 	values := d.elementType(&a.Values)
-	if n.fields["dimension"] != nil {
+	switch {
+	case dimension != nil && adjacent != nil:
+		d.fail(dimension.key, "%s has both \"adjacent\" and \"dimension\"; its layout or a size selects the value, not both", where)
+		values = func(string, *node) {} // they cannot be checked
+	case dimension != nil:
 		values = d.ranges(&a)
+	case adjacent != nil:
+		values = d.layout(&a.Values)
 	}
 	d.table(n, where, map[string]func(*node){
 		"argument":  d.into(&a.Argument, "argument"),
-		"dimension": func(n *node) { a.Dimension = d.dimension(n) },
+		"dimension": func(n *node) { a.Dimension, _ = d.dimension(n, "dimension") },
+		"adjacent":  func(n *node) { a.Adjacent = d.adjacent(n) },
 		"values":    func(n *node) { d.words(n, "values", values) },
 		"define":    func(n *node) { a.Define = d.define(n) },
 		"targets":   func(n *node) { d.names(n, "targets", d.pattern(&a.Targets, true)) },
 	})
 	if len(a.Ranges) > 0 {
 		d.checkOpen(a, n.fields["values"])
+	}
+	if adjacent != nil {
+		d.checkLayouts(n)
 	}
 	for _, key := range []string{"argument", "values", "define"} {
 		d.require(n, key, where)
@@ -193,7 +211,8 @@ func (d *decoder) checkPairs(m *Module, n *node) {
 	}
 }
 
-// checkApart checks that an axis differs from an earlier one in its property (argument and dimension) and in its macros.
+// checkApart checks that an axis differs from an earlier one in its property (element type, size of a dimension or layout of an
+// argument) and in its macros.
 func (d *decoder) checkApart(a, b Axis, n *node) {
 	macro, shared := common(a.macros(), b.macros())
 	switch {
@@ -203,12 +222,15 @@ func (d *decoder) checkApart(a, b Axis, n *node) {
 	case shared:
 		d.failAxis(n, a, "define", &Error{Msg: fmt.Sprintf("this define gives the macro %s, which axis %q already has", macro, b.Name)})
 	}
-	if a.Argument == "" || a.Argument != b.Argument || a.BySize() != b.BySize() || a.Dimension != b.Dimension {
+	if a.Argument == "" || a.Argument != b.Argument || a.BySize() != b.BySize() || a.ByLayout() != b.ByLayout() || a.Dimension != b.Dimension {
 		return
 	}
 	what := "argument"
-	if a.BySize() {
+	switch {
+	case a.BySize():
 		what = "dimension of " + a.Argument
+	case a.ByLayout():
+		what = "layout of " + a.Argument
 	}
 	d.failAxis(n, a, "argument", &Error{Msg: fmt.Sprintf("axis %q already has this %s", b.Name, what)})
 }
@@ -269,12 +291,36 @@ func (m *Module) sourcesByOp() map[string][]int {
 	return list
 }
 
+// isIn reports whether an operator is in a source of the module.
+func (m *Module) isIn(op string, s Source) bool {
+	if len(s.Ops) > 0 {
+		return slices.Contains(s.Ops, op)
+	}
+	return len(m.holders(op)) == 0
+}
+
 // OpsIn returns the operators that are in a source of the module.
 func (m *Module) OpsIn(s Source) []string {
 	if len(s.Ops) > 0 {
 		return s.Ops
 	}
-	return slices.DeleteFunc(m.opNames(), func(name string) bool { return len(m.holders(name)) > 0 })
+	return slices.DeleteFunc(m.opNames(), func(name string) bool { return !m.isIn(name, s) })
+}
+
+// AxesOf returns the names of the axes on which the code of a source depends: it is compiled for each of their values.
+func (m *Module) AxesOf(s Source) []string {
+	return axisNames(slices.DeleteFunc(slices.Clone(m.Axes), func(a Axis) bool { return !m.separates(s, a) }))
+}
+
+// separates reports whether a source is compiled for each value of an axis: an operator in it has the axis's argument, and the axes
+// of the source, if it names them, include the axis.
+func (m *Module) separates(s Source, a Axis) bool {
+	return (s.Axes == nil || slices.Contains(s.Axes, a.Name)) && m.holdsArgument(s, a)
+}
+
+// holdsArgument reports whether an operator in a source has the argument of an axis.
+func (m *Module) holdsArgument(s Source, a Axis) bool {
+	return slices.ContainsFunc(m.Ops, func(op Op) bool { return a.Of(&op) && m.isIn(op.Name, s) })
 }
 
 func axisNames(axes []Axis) []string {

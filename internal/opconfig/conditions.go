@@ -155,13 +155,37 @@ func (d *decoder) checkConditions(m *Module, n *node) {
 			}
 			condition := n.condition(i, a.Name)
 			if !m.depends(s, a) {
-				d.fail(condition.key, "axis %q selects nothing here: no operator in this source has the argument %q", a.Name, a.Argument)
+				d.selectsNothing(a, condition.key)
 			}
 			if !n.broken(a) {
 				d.checkKnown(a, known, condition)
 			}
 		}
 	}
+}
+
+// checkSourceAxes checks that the axes that sources name are axes of the module, and that an operator in the source has the argument.
+func (d *decoder) checkSourceAxes(m *Module, n *node) {
+	for i, s := range m.Sources {
+		for _, name := range s.Axes {
+			if d.full() {
+				return // the search below takes time
+			}
+			at := n.fields["source"].items[i].fields["axes"].find(func(n *node) bool { return n.value == name }).at
+			known := slices.IndexFunc(m.Axes, func(a Axis) bool { return a.Name == name })
+			switch {
+			case known < 0:
+				d.unknownAxis(m, name, at)
+			case !m.holdsArgument(s, m.Axes[known]):
+				d.selectsNothing(m.Axes[known], at)
+			}
+		}
+	}
+}
+
+// selectsNothing reports an axis of a source that has no operator with the axis's argument.
+func (d *decoder) selectsNothing(a Axis, at int) {
+	d.fail(at, "axis %q selects nothing here: no operator in this source has the argument %q", a.Name, a.Argument)
 }
 
 // condition returns the i-th source's list of values of an axis, in its module's table.

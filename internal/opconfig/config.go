@@ -89,6 +89,7 @@ type Source struct {
 	Path  string   // as configured, with variables replaced: a path or a glob
 	Files []string // the files that Path names, relative to the root, sorted
 	Ops   []string // the operators in it; empty: those that no source of the module lists
+	Axes  []string // the axes on which its code depends; nil: all whose arguments its operators have
 	Flags FlagSet  // added to the module's
 	When  When
 	Pos   Position

@@ -166,6 +166,15 @@ func hostileTexts() map[string]string {
 			return fmt.Sprintf("[module.module_x.axis.w%d]\nargument=\"a\"\ndimension=%d\ndefine=\"D%d\"\nvalues=[%s\"4000-\"]\n", i, i, i,
 				times(4000, func(i int) string { return fmt.Sprintf("\"%d\",", i) }))
 		}),
+		"within: axes of sources": times(500, func(i int) string {
+			return fmt.Sprintf("[[module.module_x.source]]\npath=\"many/%d.cpp\"\naxes=[\"w0\",\"w1\",\"w2\"]\n", i)
+		}) + times(500, func(i int) string {
+			return fmt.Sprintf("[[module.module_x.op]]\nname=\"f%d\"\nschema=\"(%sTensor a) -> ()\"\n", i,
+				times(100, func(i int) string { return fmt.Sprintf("Tensor a%d,", i) }))
+		}) + times(3, func(i int) string {
+			return fmt.Sprintf("[module.module_x.axis.w%d]\nargument=\"a%d\"\nadjacent=[%d,9]\ndefine=\"D%d\"\nvalues=[\"p\",\"q\"]\n",
+				i, 97+i, i, i)
+		}),
 		"within: conditions": times(3, func(i int) string { return conditionedModule(fmt.Sprintf("module_x%d", i)) }),
 		"within: values": withModule("") +
 			"[[module.module_x.op]]\nname=\"f\"\nschema=\"(Tensor a) -> " +

@@ -41,6 +41,7 @@
 //	flags = ["-DX=${AITER_X:-1}"]       # a list or a table of these keys
 //	when  = { vendor = ["hip"], arch = ["gfx94?"], toolchain = ">=6.0,<8" }
 //	ops   = ["conv_fwd"]                # operators in it; default: those that no source lists
+//	axes  = ["dtype", "width"]          # on which its code depends; default: those of its operators; [] for none
 //
 //	[[module.module_conv.source]]
 //	path = "csrc/wide/*.hip"
@@ -77,6 +78,12 @@
 //	values    = ["1-4", "5", "6-"]      # ranges without gaps, the last one open
 //	define    = "AITER_WIDTH"           # -DAITER_WIDTH_LEAST=1 -DAITER_WIDTH_MOST=4; no _MOST for "6-"
 //
+//	[module.module_conv.axis.layout]
+//	argument = "x"
+//	adjacent = [2, 1]                   # a dimension for each value: the one whose elements are nearest in memory selects
+//	values   = ["channel_first", "channel_last"] # C identifiers
+//	define   = "AITER_LAYOUT"           # -DAITER_LAYOUT=channel_last
+//
 // The table flags.optional has flags that a unit gets only if the compiler accepts them, with the same keys as
 // flags, such as flags.optional.hip = ["-mllvm", "-amdgpu-coerce-illegal-types=1"]. The build tries each of
 // them, with its value, by a compile of an empty file, once for a toolchain. It puts them behind the other flags
@@ -96,6 +103,14 @@
 // sources that list its operators and of those that list none. A source is compiled for one value
 // if an operator in it has the axis's argument. The first range starts at the smallest size that
 // the operator accepts; smaller sizes select it too, and the operator reports the error.
+//
+// A source may name the axes on which its code depends. It is then compiled without the macros of other axes,
+// so that all their values share its objects. It may have a condition on any axis: the condition selects the
+// whole source.
+//
+// For an axis by layout the dimensions of size above 1 are compared. The one with the smallest absolute stride
+// selects its value, for equal strides the first in the list. If there is none, or if the tensor has fewer
+// dimensions, the first value is selected. An argument has at most one axis by layout.
 //
 // A condition on an axis lists values of the axis. A part with another value is built without the
 // source. The conditions on all listed axes must hold. A condition does not apply on targets that the

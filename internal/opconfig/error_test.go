@@ -118,6 +118,7 @@ func mistakes() map[string]mistake {
 	maps.Copy(all, defaultsMistakes())
 	maps.Copy(all, conditionMistakes())
 	maps.Copy(all, assemblyMistakes())
+	maps.Copy(all, layoutMistakes())
 	maps.Copy(all, otherMistakes())
 	return all
 }
@@ -140,7 +141,7 @@ func otherMistakes() map[string]mistake {
 		"unknown key in nth source": {source("") + strings.Replace(source("‸flag = []"), "a.hip", "b.hip", 1),
 			[]string{`unknown key "flag" in module.module_a.source; did you mean "flags"?`}},
 		"unknown key, no guess": {source("‸zzzzzzzzz = []"),
-			[]string{`unknown key "zzzzzzzzz" in module.module_a.source; expected flags, ops, path or when`}},
+			[]string{`unknown key "zzzzzzzzz" in module.module_a.source; expected axes, flags, ops, path or when`}},
 		"unknown key after text": {op("name = 'f'\nschema = '() -> ()'\ndoc = '''\n[x]\nfoo = 1 # no key\n'''\n‸dok = 'é'"),
 			[]string{`unknown key "dok" in module.module_a.op; did you mean "doc"?`}},
 		"columns count characters": {"module = { module_a = { doc = 'éé🙂', ‸dco = 1, source = [ { path = 'csrc/a.hip' } ] } }",

@@ -17,6 +17,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add(full)
 	f.Add(parts)
 	f.Add(sized)
+	f.Add(layouts)
 	f.Add(inherited)
 	f.Add(conditional)
 	f.Add("\ufeff" + strings.ReplaceAll(full, "\n", "\r\n"))

@@ -61,6 +61,7 @@ func (d *decoder) module(name string, n *node) {
 	d.checkOverlap(m, n)
 	d.checkHolders(m, n)
 	d.checkAxes(m, n)
+	d.checkSourceAxes(m, n)
 	d.checkConditions(m, n)
 	if len(d.mistakes) == before {
 		d.checkCovered(m, n)
@@ -105,6 +106,10 @@ func (d *decoder) source(m *Module, where string) func(*node) {
 			"flags": func(n *node) { s.Flags = d.sourceFlags(n, where+".flags") },
 			"when":  func(n *node) { s.When = d.when(n, where+".when") },
 			"ops":   func(n *node) { d.words(n, "ops", d.distinct(&s.Ops, "operator")) },
+			"axes": func(n *node) {
+				s.Axes = []string{} // not nil: an empty list names no axis
+				d.strings(n, "axes", d.distinct(&s.Axes, "axis"))
+			},
 		})
 		d.require(n, "path", where)
 		m.Sources = append(m.Sources, s)

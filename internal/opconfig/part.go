@@ -226,10 +226,8 @@ func (p resolvedPart) meets(w When, t target.Target) bool {
 // values returns the part's values of the axes on which a source depends, and the flags that define their macros.
 func (p resolvedPart) values(s Source) (values string, defines []string) {
 	var list []string
-	held := p.m.OpsIn(s)
 	for i, a := range p.axes {
-		depends := slices.ContainsFunc(p.m.Ops, func(op Op) bool { return slices.Contains(held, op.Name) && a.Of(&op) })
-		if depends {
+		if p.m.separates(s, a) {
 			list = append(list, a.Name+"="+p.chosen[i])
 			defines = append(defines, a.defines(p.chosen[i])...)
 		}

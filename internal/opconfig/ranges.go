@@ -81,7 +81,7 @@ func (a Axis) macros() []string {
 }
 
 // defines returns the flags with which a unit of one value is compiled: for a Define "D" they are
-// -DD=float16 or, for an axis by size, -DD_LEAST=1 -DD_MOST=4. For an open range there is no _MOST.
+// -DD=float16, -DD=channel_last or, for an axis by size, -DD_LEAST=1 -DD_MOST=4. For an open range there is no _MOST.
 func (a Axis) defines(value string) []string {
 	names := a.macros()
 	if !a.BySize() {
@@ -95,17 +95,17 @@ func (a Axis) defines(value string) []string {
 	return flags
 }
 
-func (d *decoder) dimension(n *node) int {
+func (d *decoder) dimension(n *node, what string) (int, bool) {
 	v, ok := n.value.(int64)
 	if !ok {
-		d.wrongType(n, "dimension", "an integer")
-		return 0
+		d.wrongType(n, what, "an integer")
+		return 0, false
 	}
 	if v < 0 || v > maxDimension {
-		d.fail(n.at, "dimension is %d; expected 0, the outermost, to %d", v, maxDimension)
-		return 0
+		d.fail(n.at, "%s is %d; expected 0, the outermost, to %d", what, v, maxDimension)
+		return 0, false
 	}
-	return int(v)
+	return int(v), true
 }
 
 // ranges returns a reader that stores the ranges of an axis.

@@ -86,7 +86,7 @@ func TestDocumentedExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m, _, err := cfg.Op("conv_fwd"); err != nil || len(m.Flags.Arch) != 1 || m.Sources[0].When.Toolchain == "" ||
-		m.Sources[1].When.Axis == nil {
+		m.Sources[1].When.Axis == nil || len(m.Sources[0].Axes) != 2 || !m.Axes[2].ByLayout() {
 		t.Errorf("got %+v, %v", m, err)
 	}
 }
