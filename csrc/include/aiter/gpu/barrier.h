@@ -1,4 +1,5 @@
-// Barriers of some of a block's threads, on NVIDIA GPUs. Barriers have numbers from 0 to 15; 0 is that of block_barrier.
+// Barriers of some of a block's threads, on NVIDIA GPUs. Barriers have numbers from 0 to 15; 0 is that of block_barrier. Phase barriers are
+// in shared memory.
 #pragma once
 
 #include "codegen.h"
@@ -27,6 +28,26 @@ template <int kFrom, int kTo> AITER_DEVICE void set_registers() {
   else asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kTo));
 #endif
 }
+#if __CUDA_ARCH__ >= 900
+// PhaseBarrier is a barrier (mbarrier) at an address of shared memory, a multiple of 8. A phase is complete after a number of arrivals;
+// then the next phase begins. wait waits until the phase of that parity, 0 for the first one, is complete, and then sees what the threads
+// that arrived wrote before. It waits for the current phase or the one before.
+struct PhaseBarrier {
+  static constexpr int kBytes = 8;
+  uint32_t at;
+
+  AITER_DEVICE void init(int arrivals) const {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(arrivals) : "memory");
+  }
+  AITER_DEVICE void arrive() const { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at) : "memory"); }
+  AITER_DEVICE void wait(uint32_t parity) const {
+    uint32_t complete = 0;
+    while (!complete)
+      asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.b32 %0, 1, 0, p;\n}"
+                   : "=r"(complete) : "r"(at), "r"(parity) : "memory");
+  }
+};
+#endif
 #endif
 
 }  // namespace aiter

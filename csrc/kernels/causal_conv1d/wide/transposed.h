@@ -57,10 +57,9 @@ template <class T> class TransposedEngine {
 
 #if __CUDA_ARCH__ >= 900
   // Channel holds the places of a channel in shared memory for a lane: its row for ldmatrix of steps 0 and 1 of its column; those of the
-  // two units in front of the column, the nearest one first; how far two more are in front of these; what end reads and keep writes; its
-  // pairs of taps.
+  // two units in front of the column, the nearest one first; what end reads; its pairs of taps.
   struct Channel {
-    uint32_t row, before[2], between, last, kept, taps;
+    uint32_t row, before[2], last, taps;
   };
 
   // zero is 0, which the compiler must not know.
@@ -71,12 +70,11 @@ template <class T> class TransposedEngine {
   AITER_DEVICE Channel channel(int c, int blocks, uint32_t own, uint32_t halo, uint32_t taps) const {
     const int lines = transposed_halo(blocks), column = lane_ & 7, ahead = (column + 7) & 7;
     const int slot = Layout::transposed(c, lane_ >> 3);  // rows of four matrices: two steps, two vectors each
-    const int kept = (kItem / 64 - lines + (lane_ >> 3) % lines) * 64 + Layout::transposed(c, column);
+    const int kept = (kItem / 64 - lines + (lane_ >> 3 & (lines - 1))) * 64 + Layout::transposed(c, column);  // lines: 1 or 2
     const int tap = transposed_taps(blocks) - 1 - (lane_ >> 2) + 2 * (lane_ & 3) + kTransposedPad, odd = tap & 1;
     Channel at;
     halo += uint32_t(c * lines * 128);
     at.row = own + uint32_t(Layout::at(slot + column * kTransposedColumn, c / 8));
-    at.between = column ? 2 * Layout::kUnit : 128;
     AITER_UNROLL
     for (int n = 0; n < 2; n++) {
       const int from = slot + ahead * kTransposedColumn + (3 - n) * 32;
@@ -85,23 +83,27 @@ template <class T> class TransposedEngine {
       launder(at.before[n]);
     }
     at.last = own + uint32_t(Layout::at(kept, c / 8));
-    at.kept = halo + uint32_t((lane_ >> 3) * 128 + Layout::inside(kept, c / 8));
     at.taps = taps + uint32_t(odd * transposed_pitch(blocks) + tap - odd) * 2;
-    launder(at.row), launder(at.between), launder(at.last), launder(at.kept), launder(at.taps);
+    launder(at.row), launder(at.last), launder(at.taps);
     return at;
   }
   // behind returns the places of the channel that is n behind one, where n has no bit of its number, of a stage `distance` behind.
-  static AITER_DEVICE Channel behind(Channel at, int n, uint32_t halo_bytes, uint32_t taps_bytes, uint32_t distance) {
+  AITER_DEVICE Channel behind(Channel at, int n, uint32_t halo_bytes, uint32_t taps_bytes, uint32_t distance) const {
     const uint32_t line = uint32_t(Layout::line(Layout::transposed(n, 0))) + distance,
         inside = uint32_t(Layout::inside(Layout::transposed(n, 0), n / 8)), halo = uint32_t(n) * halo_bytes;
     at.row = (at.row ^ inside) + line;
     AITER_UNROLL
-    for (uint32_t& before : at.before) before = (before ^ inside) + (at.between != 128 ? line : halo);
-    at.last = (at.last ^ inside) + line, at.kept = (at.kept ^ inside) + halo;
+    for (uint32_t& before : at.before) before = (before ^ inside) + (lane_ & 7 ? line : halo);
+    at.last = (at.last ^ inside) + line;
     at.taps += uint32_t(n) * taps_bytes;
     return at;
   }
 
+  // fetch reads the columns of the channel that the next call of multiply takes.
+  AITER_DEVICE void fetch(const Channel& at) {
+    AITER_UNROLL
+    for (int u = 0; u < kSteps; u += 2) load(row(at, u), x_[u], x_[u + 1]);
+  }
   // multiply sets the sums to `start` and the products of a channel with its taps.
   AITER_DEVICE void multiply(const Channel& at, int blocks, int parts, float start) {
     if (blocks == 1) add_parts<1>(at, parts, start);
@@ -110,10 +112,10 @@ template <class T> class TransposedEngine {
     else add_parts<8>(at, parts, start);
   }
 
-  // end reads the channel's last positions; keep writes those that are the next item's halo.
+  // end reads the channel's last positions; keep writes those that are the next item's halo to its lines, at the same places in a line.
   AITER_DEVICE Words<4> end(const Channel& at) const { return load_shared<Words<4>>(at.last); }
-  AITER_DEVICE void keep(const Channel& at, int lines, const Words<4>& v) const {
-    if (lane_ >> 3 < lines) store_shared(at.kept, v);
+  AITER_DEVICE void keep(const Channel& at, uint32_t halo, int lines, const Words<4>& v) const {
+    if (lane_ >> 3 < lines) store_shared(halo + uint32_t((lane_ >> 3) * 128) + (at.last & 112), v);
   }
 
   // finish writes outputs, result(v) of each sum v, and reports whether all of this lane's are finite.
@@ -134,9 +136,10 @@ template <class T> class TransposedEngine {
   }
 
  private:
-  // row returns this lane's row of steps u and u + 1 of its column. Negative steps are in front of it.
-  static AITER_DEVICE uint32_t row(const Channel& at, int u) {
-    if (u < 0) return u < -4 ? at.before[-u / 2 - 3] - at.between : at.before[-u / 2 - 1];
+  // row returns this lane's row of steps u and u + 1 of its column. Negative steps are in front of it: in the column before, or, of column
+  // 0, in the halo.
+  AITER_DEVICE uint32_t row(const Channel& at, int u) const {
+    if (u < 0) return u < -4 ? at.before[-u / 2 - 3] - (lane_ & 7 ? 2 * Layout::kUnit : 128) : at.before[-u / 2 - 1];
     return (u & 2 ? at.row ^ 16 : at.row) + u / 2 * Layout::kUnit;
   }
 
@@ -163,14 +166,16 @@ template <class T> class TransposedEngine {
     for (int part = 1; part < parts; part++) add<kBlocks, false>(at, at.taps + uint32_t(part * 4 * transposed_pitch(kBlocks)), start);
   }
 
-  // add adds the products with T_0 to T_kBlocks. The taps of a block are read while the block before is multiplied.
+  // add adds the products with T_0 to T_kBlocks. The taps of a block are read while the block before is multiplied. kFirst: the columns are
+  // fetched.
   template <int kBlocks, bool kFirst> AITER_DEVICE void add(const Channel& at, uint32_t t, float start) {
     constexpr int kBefore = (kBlocks + 1) / 2 * 2;
     Step x[kBefore + kSteps];  // step u is at kBefore + u
     Factor f[2];
     get(f[0], t, pair(t + 16));
+    if (!kFirst) fetch(at);
     AITER_UNROLL
-    for (int u = 0; u < kSteps; u += 2) load(row(at, u), x[kBefore + u], x[kBefore + u + 1]);
+    for (int u = 0; u < kSteps; u++) x[kBefore + u][0] = x_[u][0], x[kBefore + u][1] = x_[u][1];
     AITER_UNROLL
     for (int m = 0; m <= kBlocks; m++) {
       if (m % 2 == 0 && m < kBlocks) load(row(at, -m - 2), x[kBefore - m - 2], x[kBefore - m - 1]);
@@ -188,6 +193,7 @@ template <class T> class TransposedEngine {
   int lane_;
   uint32_t zero_;
   float sums_[kSteps][4];
+  Step x_[kSteps];  // what fetch has read
 #endif
 };
 
