@@ -18,11 +18,11 @@ import (
 func TestPartsRefuse(t *testing.T) {
 	testenv.Long(t)
 	reg := openWithConfig(t, map[string]string{
-		`"-O3"`:                       `"-O0"`, // compiles fast
-		`argument = "x"`:              `argument = "weight"`,
-		"dimension = 1":               "dimension = 0",
-		`targets  = ["hip", "cuda"]`:  `targets  = ["cpu"]`,
-		`targets   = ["hip", "cuda"]`: `targets   = ["cpu"]`,
+		`"-O3"`:          `"-O0"`, // compiles fast
+		`argument = "x"`: `argument = "weight"`,
+		"dimension = 1":  "dimension = 0",
+		"define   = \"AITER_DTYPE\"\ntargets  = [\"hip\", \"cuda\"]": "define   = \"AITER_DTYPE\"",
+		`targets   = ["hip", "cuda"]`:                                `targets   = ["cpu"]`,
 	})
 	f32 := func(shape ...int64) *tensor.Tensor { return newTensor(t, tensor.Float32, shape...) }
 	f16 := func(shape ...int64) *tensor.Tensor { return newTensor(t, tensor.Float16, shape...) }
@@ -33,13 +33,16 @@ func TestPartsRefuse(t *testing.T) {
 	}{
 		"narrow": {"causal_conv1d_fwd", []any{f32(1, 3, 7), f32(1, 3, 7), f32(3, 4)}, ""},
 		"middle": {"causal_conv1d_fwd", []any{f32(1, 5, 7), f32(1, 5, 7), f32(5, 8)}, ""},
-		"wide":   {"causal_conv1d_fwd", []any{f32(1, 9, 7), f32(1, 9, 7), f32(9, 129)}, ""},
+		"wide":   {"causal_conv1d_fwd", []any{f32(1, 9, 7), f32(1, 9, 7), f32(9, 33)}, ""},
+		"widest": {"causal_conv1d_fwd", []any{f32(1, 34, 7), f32(1, 34, 7), f32(34, 129)}, ""},
 		"too wide, forward": {"causal_conv1d_fwd", []any{f32(1, 3, 7), f32(1, 3, 7), f32(3, 5)},
 			"argument 'weight': expected a width from 1 to 4, which is all that this build holds, got shape (3, 5)"},
 		"too wide for the middle, forward": {"causal_conv1d_fwd", []any{f32(1, 5, 7), f32(1, 5, 7), f32(5, 9)},
 			"argument 'weight': expected a width from 5 to 8, which is all that this build holds, got shape (5, 9)"},
 		"too narrow, forward": {"causal_conv1d_fwd", []any{f32(1, 9, 7), f32(1, 9, 7), f32(9, 4)},
-			"argument 'weight': expected a width of 9 or more, which is all that this build holds, got shape (9, 4)"},
+			"argument 'weight': expected a width from 9 to 33, which is all that this build holds, got shape (9, 4)"},
+		"too narrow for the widest, forward": {"causal_conv1d_fwd", []any{f32(1, 34, 7), f32(1, 34, 7), f32(34, 33)},
+			"argument 'weight': expected a width of 34 or more, which is all that this build holds, got shape (34, 33)"},
 		"too wide, update": {"causal_conv1d_update", []any{f32(1, 3, 1), f32(1, 3, 1), f32(1, 3, 4), f32(3, 5)},
 			"argument 'weight': expected a width from 1 to 4"},
 		"no width": {"causal_conv1d_fwd", []any{f32(1, 3, 7), f32(1, 3, 7), f32(3, 0)},

@@ -71,7 +71,7 @@ func productRequests(t *testing.T, reg *registry.Registry) []jit.Request {
 		if err != nil {
 			t.Fatal(err)
 		}
-		parts, err := mod.Parts(hopper[0], opconfig.Selection{Ops: []string{op}, Values: map[string][]string{"dtype": types, "width": {"9-"}}})
+		parts, err := mod.Parts(hopper[0], opconfig.Selection{Ops: []string{op}, Values: map[string][]string{"dtype": types, "width": {"9-33", "34-"}, "layout": {"channel_first"}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -34,11 +34,15 @@ template <class T> WideKernel wide_kernel(bool dense, int taps, [[maybe_unused]]
   if (!dense) return make_wide_kernel<T, false, kSomeBlocks, false>();
   if constexpr (sizeof(T) == 2)
     if AITER_TARGET_CONSTEXPR (kTensorCores) {
-      if (!split && taps <= most_taps(kFewestBlocks)) return kernel_of_17_taps(kDType<T>);
-      if (!split && taps <= most_taps(kFewBlocks)) return make_wide_kernel<T, true, kFewBlocks, true>();
-      if (!split && taps <= most_taps(kSomeBlocks)) return make_wide_kernel<T, true, kSomeBlocks, true>();
-      if (!split && taps <= most_taps(kManyBlocks)) return make_wide_kernel<T, true, kManyBlocks, true>();
-      if (taps > most_taps(kSomeBlocks)) return make_wide_kernel<T, true, kManyBlocks, false>();
+      if constexpr (holds_widths(kNarrowWidth + 1, most_taps(kFewBlocks))) {
+        if (!split && taps <= most_taps(kFewestBlocks)) return kernel_of_17_taps(kDType<T>);
+        if (!split && taps <= most_taps(kFewBlocks)) return make_wide_kernel<T, true, kFewBlocks, true>();
+      }
+      if constexpr (kMostWidth > most_taps(kFewBlocks)) {
+        if (!split && taps <= most_taps(kSomeBlocks)) return make_wide_kernel<T, true, kSomeBlocks, true>();
+        if (!split && taps <= most_taps(kManyBlocks)) return make_wide_kernel<T, true, kManyBlocks, true>();
+        if (taps > most_taps(kSomeBlocks)) return make_wide_kernel<T, true, kManyBlocks, false>();
+      }
     }
   return make_wide_kernel<T, true, kSomeBlocks, false>();
 }

@@ -35,11 +35,15 @@ Status launch_wide_group(const TensorView& x, WideParams a, int64_t n, int64_t e
     using T = decltype(zero);
     if constexpr (sizeof(T) == 2)
       if AITER_TARGET_CONSTEXPR (kWarpgroups) {
-        if (a.p.width <= 17) return launch_group<T, 17>(a, gpu, stream);
-        if (a.p.width <= 33) return launch_group<T, 33>(a, gpu, stream);
-        if (a.p.width <= 65) return launch_group<T, 65>(a, gpu, stream);
-        if (a.p.width <= 129) return launch_group<T, 129>(a, gpu, stream);
-        return launch_group<T, 257>(a, gpu, stream);
+        if constexpr (holds_widths(kNarrowWidth + 1, 33)) {
+          if (a.p.width <= 17) return launch_group<T, 17>(a, gpu, stream);
+          if (a.p.width <= 33) return launch_group<T, 33>(a, gpu, stream);
+        }
+        if constexpr (kMostWidth > 33) {
+          if (a.p.width <= 65) return launch_group<T, 65>(a, gpu, stream);
+          if (a.p.width <= 129) return launch_group<T, 129>(a, gpu, stream);
+          return launch_group<T, 257>(a, gpu, stream);
+        }
       }
     return Status();
   });

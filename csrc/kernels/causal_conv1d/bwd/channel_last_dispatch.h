@@ -23,7 +23,9 @@ template <class T, int W, int N, bool kMasked, bool kUnaligned> AITER_SHARED con
   return AITER_CUDA ? kChannelLastThreads * each : kReducedThreads * (W + 1) * int(sizeof(ChannelValues<N>));
 }
 
-template <class T, int W, int N, bool kMasked, bool kUnaligned>
+// NVIDIA has kernels with and without SiLU: nvcc computes the sigmoids of several positions side by side, and compiles both at the same
+// time. On AMD one kernel, with kSilu false, takes both.
+template <class T, int W, int N, bool kMasked, bool kUnaligned, bool kSilu>
 __global__ void AITER_LAUNCH_BOUNDS(kChannelLastThreads, (kChannelLastBlocks<T, W, N>)) causal_conv1d_bwd_channel_last_kernel(BwdArg all) {
   if constexpr (AITER_KERNEL_CODE) {
     AITER_DYNAMIC_SHARED(memory, (channel_last_shared_bytes<T, W, N, kMasked, kUnaligned>()));
@@ -57,10 +59,8 @@ __global__ void AITER_LAUNCH_BOUNDS(kChannelLastThreads, (kChannelLastBlocks<T, 
         if (live) walk.start_strip(row, from, to);
         if (!begun) stage_filter<W, N>(reload_kernarg(all).p, first, lanes, shared), walk.load_staged_filter(shared + lane, lanes);
         if (live) walk.begin_strip(from);
-        // With a constant `silu` nvcc computes the sigmoids of several positions side by side.
-        if (live && walk.needs_exact(to)) walk.walk_exact(from, to);
-        else if (live && AITER_CUDA && a.p.silu) walk.walk(from, to, true);
-        else if (live) walk.walk(from, to, AITER_HIP && reload_kernarg(all).p.silu);
+        if (live && !kSilu && walk.needs_exact(to)) walk.walk_exact(from, to);
+        else if (live) walk.walk(from, to, AITER_CUDA ? kSilu : reload_kernarg(all).p.silu);
         begun = true, left += units;
       } while (kStripsSpanRows<kUnaligned> && live && left < end);
       reduce_channel_last<W, N>(reload_kernarg(all), walk.sums, segment, first, shared);
@@ -116,7 +116,7 @@ inline bool channel_vectors_aligned(const Backward& p, int64_t n, int64_t size) 
   return yes;
 }
 
-// run_channel_last_kernel plans and launches one kernel.
+// run_channel_last_kernel plans and launches a kernel.
 template <class T, int W, int N, bool kMasked, bool kUnaligned = false>
 Status run_channel_last_kernel(const Backward& p, int device, const OpStream& stream) {
   // The float32 kernel for 2 taps has more resident blocks than the plan counts, so short strips would start at once.
@@ -128,9 +128,11 @@ Status run_channel_last_kernel(const Backward& p, int device, const OpStream& st
   Workspaces w;
   if constexpr (kMasked)
     if (N > 1 || p.seq.data) AITER_TRY(launch_mask<LastMask>(&a, mask_pitch(p.seqlen, kGroup), kMaskBefore, device, stream, &w));
+  auto kernel = causal_conv1d_bwd_channel_last_kernel<T, W, N, kMasked, kUnaligned, false>;
+  if constexpr (AITER_CUDA)
+    if (p.silu) kernel = causal_conv1d_bwd_channel_last_kernel<T, W, N, kMasked, kUnaligned, true>;
   const int bytes = channel_last_shared_bytes<T, W, N, kMasked, kUnaligned>();
-  return launch_with_workspace(causal_conv1d_bwd_channel_last_kernel<T, W, N, kMasked, kUnaligned>, a, kChannelLastThreads, bytes, device,
-      stream);
+  return launch_with_workspace(kernel, a, kChannelLastThreads, bytes, device, stream);
 }
 
 // run_channel_last_seq_idx launches the kernels with sequence numbers and of one channel a thread

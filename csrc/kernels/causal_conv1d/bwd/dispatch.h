@@ -1,4 +1,4 @@
-// The common part of the three files with launches of causal_conv1d_bwd. Three files, so that a first call compiles them in parallel.
+// The common part of the files with launches of causal_conv1d_bwd. A first call compiles those of its width and layout in parallel.
 #pragma once
 
 #include <aiter/dispatch.h>
@@ -55,6 +55,10 @@ Status launch_with_workspace(Kernel kernel, BwdParams a, int threads, int shared
   AITER_TRY(launch(stream, kernel, {a.grid, unsigned(threads), AITER_CUDA ? unsigned(shared) : 0, a.cluster, a.mask != nullptr}, a));
   return a.segment_sums ? reduce_segments(a, stream) : Status();
 }
+
+// run_channel_first launches the channel-first kernels of narrow filters (bwd_channel_first.hip). states: whether they also write what
+// launch_state_grads does.
+Status run_channel_first(const TensorView& x, const Backward& p, const OpStream& stream, bool* states);
 
 // run_channel_last launches the channel-last kernels (bwd_channel_last.hip). The type of x selects them.
 Status run_channel_last(const TensorView& x, const Backward& p, const OpStream& stream);

@@ -7,6 +7,7 @@
 
 #include <aiter/check.h>
 
+#include "layout.h"
 #include "width.h"
 
 namespace aiter::conv1d {
@@ -124,12 +125,6 @@ struct Inputs {
   Optional<TensorView> bias, seq_idx, initial_states;
 };
 
-// channels_adjacent reports whether neighbouring threads should take neighbouring channels.
-inline bool channels_adjacent(const TensorView& x) {
-  const int64_t d = x.stride(1) < 0 ? -x.stride(1) : x.stride(1), l = x.stride(2) < 0 ? -x.stride(2) : x.stride(2);
-  return x.size(1) > 1 && (x.size(2) == 1 || d < l);
-}
-
 // check_inputs checks the arguments of both directions, and fills p in.
 inline Status check_inputs(const Inputs& in, bool silu, Problem* p) {
   AITER_TRY(check_rank(in.x, 3, "(batch, dim, seqlen)"));
@@ -148,7 +143,7 @@ inline Status check_inputs(const Inputs& in, bool silu, Problem* p) {
   }
   AITER_TRY(like_x(in.initial_states, in.x.dtype(), state_shape, "(batch, dim, width-1)"));
   p->batch = B, p->dim = D, p->seqlen = L, p->width = W;
-  p->silu = silu, p->channel_last = channels_adjacent(in.x);
+  p->silu = silu, p->channel_last = is_channel_last(in.x);
   p->x = array3(in.x), p->initial = array3(in.initial_states);
   p->weight = array2(in.weight), p->bias = array2(in.bias), p->seq = array2(in.seq_idx);
   return Status();
@@ -186,6 +181,7 @@ inline Status check_backward(const Inputs& in, const Gradients& g, bool silu, Ba
   const int64_t weight_shape[2] = {in.weight.size(0), p->width};
   AITER_TRY(like_x(g.dout, dtype, shape, "(batch, dim, seqlen)"));
   AITER_TRY(like_x(g.dx, dtype, shape, "(batch, dim, seqlen)"));
+  p->channel_last = is_channel_last(g.dout);  // dout selects the axis `layout`
   AITER_TRY(check_float32_or(g.dweight, in.weight.dtype(), " as 'weight'"));
   AITER_TRY(check_shape(g.dweight, weight_shape, "(groups, width)"));
   if (g.dbias) AITER_TRY(check_float32_or(*g.dbias, in.weight.dtype(), " as 'weight'"));

@@ -26,6 +26,9 @@ constexpr int64_t kNarrowWidth = 8;  // of the widest narrow filter
 constexpr bool kHolds4 = kLeastWidth <= 4, kHolds8 = kMostWidth > 4 && kLeastWidth <= kNarrowWidth;
 constexpr bool kHoldsNarrow = kHolds4 || kHolds8, kHoldsWide = kMostWidth > kNarrowWidth;
 
+// holds_widths reports whether a unit has kernels for filters of `least` to `most` taps, or some of them.
+constexpr bool holds_widths(int64_t least, int64_t most) { return kLeastWidth <= most && kMostWidth >= least; }
+
 // is_wide reports whether a filter is wide. A unit for filters of one kind does not compare.
 AITER_SHARED constexpr bool is_wide(int64_t width) { return kHoldsWide && (!kHoldsNarrow || width > kNarrowWidth); }
 
