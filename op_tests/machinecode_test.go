@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,7 +36,7 @@ var machineOps = map[string][]string{
 
 // bfloat16Kernels is the number of kernels in the units of machineOps in bfloat16. A first call compiles all kernels of its
 // units, so each further one makes first calls slower and must be worth that: some call must reach it.
-var bfloat16Kernels = map[string]int{"module_causal_conv1d": 145, "module_rms_norm": 16}
+var bfloat16Kernels = map[string]int{"module_causal_conv1d": 105, "module_rms_norm": 16}
 
 // limit is a requirement on the machine code of some kernels.
 type limit struct {
@@ -185,7 +186,9 @@ func TestMachineCode(t *testing.T) {
 		for _, r := range inspect(t, res.Artifact.Path, d) {
 			checkLimits(t, r, matched)
 			of := build{r.Target, res.Module}
-			compiled[of] = append(compiled[of], r.Name)
+			if !slices.Contains(compiled[of], r.Name) { // parts of different operators or layouts share kernels
+				compiled[of] = append(compiled[of], r.Name)
+			}
 		}
 	}
 	if *machineTargets == "" {
@@ -226,7 +229,7 @@ func machineRequests(t *testing.T, reg *registry.Registry) []jit.Request {
 	return reqs
 }
 
-// bfloat16Parts are the parts of operators in bfloat16.
+// bfloat16Parts are the parts of operators in bfloat16. Other ranges of widths have the same kernels for AMD GPUs.
 func bfloat16Parts(t *testing.T, reg *registry.Registry, x arch.Target, ops []string) []opconfig.Part {
 	t.Helper()
 	var parts []opconfig.Part
@@ -235,7 +238,11 @@ func bfloat16Parts(t *testing.T, reg *registry.Registry, x arch.Target, ops []st
 		if err != nil {
 			t.Fatal(err)
 		}
-		list, err := mod.Parts(x, opconfig.Selection{Ops: []string{op}, Values: map[string][]string{"dtype": {"bfloat16"}}})
+		values := map[string][]string{"dtype": {"bfloat16"}}
+		if slices.ContainsFunc(mod.Axes, func(a opconfig.Axis) bool { return a.Name == "width" }) {
+			values["width"] = []string{"1-4", "7-8", "34-"}
+		}
+		list, err := mod.Parts(x, opconfig.Selection{Ops: []string{op}, Values: values})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -31,14 +31,15 @@ func TestPartsRefuse(t *testing.T) {
 		args []any
 		want string
 	}{
-		"narrow": {"causal_conv1d_fwd", []any{f32(1, 3, 7), f32(1, 3, 7), f32(3, 4)}, ""},
-		"middle": {"causal_conv1d_fwd", []any{f32(1, 5, 7), f32(1, 5, 7), f32(5, 8)}, ""},
-		"wide":   {"causal_conv1d_fwd", []any{f32(1, 9, 7), f32(1, 9, 7), f32(9, 33)}, ""},
-		"widest": {"causal_conv1d_fwd", []any{f32(1, 34, 7), f32(1, 34, 7), f32(34, 129)}, ""},
+		"narrow":       {"causal_conv1d_fwd", []any{f32(1, 3, 7), f32(1, 3, 7), f32(3, 4)}, ""},
+		"middle":       {"causal_conv1d_fwd", []any{f32(1, 5, 7), f32(1, 5, 7), f32(5, 6)}, ""},
+		"upper middle": {"causal_conv1d_fwd", []any{f32(1, 7, 7), f32(1, 7, 7), f32(7, 8)}, ""},
+		"wide":         {"causal_conv1d_fwd", []any{f32(1, 9, 7), f32(1, 9, 7), f32(9, 33)}, ""},
+		"widest":       {"causal_conv1d_fwd", []any{f32(1, 34, 7), f32(1, 34, 7), f32(34, 129)}, ""},
 		"too wide, forward": {"causal_conv1d_fwd", []any{f32(1, 3, 7), f32(1, 3, 7), f32(3, 5)},
 			"argument 'weight': expected a width from 1 to 4, which is all that this build holds, got shape (3, 5)"},
 		"too wide for the middle, forward": {"causal_conv1d_fwd", []any{f32(1, 5, 7), f32(1, 5, 7), f32(5, 9)},
-			"argument 'weight': expected a width from 5 to 8, which is all that this build holds, got shape (5, 9)"},
+			"argument 'weight': expected a width from 5 to 6, which is all that this build holds, got shape (5, 9)"},
 		"too narrow, forward": {"causal_conv1d_fwd", []any{f32(1, 9, 7), f32(1, 9, 7), f32(9, 4)},
 			"argument 'weight': expected a width from 9 to 33, which is all that this build holds, got shape (9, 4)"},
 		"too narrow for the widest, forward": {"causal_conv1d_fwd", []any{f32(1, 34, 7), f32(1, 34, 7), f32(34, 33)},

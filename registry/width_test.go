@@ -43,8 +43,10 @@ func TestFirstCallOfEachRangeCompiles(t *testing.T) {
 		t.Error("ready, but a call would compile the range of 5 taps")
 	}
 	taps(tensor.Float32, 1, 5)
+	taps(tensor.Float32, 1, 6)
+	seen.expect(t, "5 taps", "fwd.cpp width=5-6")
 	taps(tensor.Float32, 1, 8)
-	seen.expect(t, "5 taps", "fwd.cpp width=5-8")
+	seen.expect(t, "8 taps", "fwd.cpp width=7-8")
 	taps(tensor.Float32, 1, 9)
 	seen.expect(t, "9 taps", "fwd.cpp width=9-33")
 	taps(tensor.Float32, 1, 100)

@@ -104,7 +104,7 @@ template <class T> bool wide_is_faster(const Backward& p) {
 }
 
 template <class T> Status run_narrow(const TensorView& x, const Backward& p, const OpStream& stream) {
-  if constexpr (AITER_CUDA && kHolds8 && kHoldsChannelFirst)
+  if constexpr (AITER_CUDA && holds_widths(8, 8) && kHoldsChannelFirst)
     if (wide_is_faster<T>(p) && tuned("kernel", 1)) {
       bool taken = false;
       AITER_TRY(try_launch_17_taps(x, p, stream, &taken));

@@ -134,16 +134,23 @@ template <class T, bool kPackedFilter> Status launch_small_rows(const SmallRowsP
   return launch(stream, causal_conv1d_bwd_small_channel_first_kernel<T, kPackedFilter>, {blocks, threads}, a);
 }
 
+// run_exact_width launches the kernel of exactly the width's taps, of kLeast to W.
+template <class T, int W, int kLeast, RowKind kKind> Status run_exact_width(const BwdParams& a, int device, const OpStream& stream) {
+  if constexpr (W > kLeast && !holds_widths(W, W)) {
+    return run_exact_width<T, W - 1, kLeast, kKind>(a, device, stream);
+  } else {
+    if constexpr (W > kLeast)
+      if (a.p.width < W) return run_exact_width<T, W - 1, kLeast, kKind>(a, device, stream);
+    return run_channel_first_kernel<T, W, kKind>(a, device, stream);
+  }
+}
+
 // run_for_width launches the kernel of whole rows for the width: each width has its own, except up to 4 taps with
 // sequence numbers, and widths above 4 on AMD.
 template <class T, int W, RowKind kKind> Status run_for_width(const BwdParams& a, int device, const OpStream& stream) {
-  if constexpr (W > 4 ? kKernelPerWidth : kKind == kWhole) {
-    if (a.p.width == W - 1) return run_channel_first_kernel<T, W - 1, kKind>(a, device, stream);
-    if (a.p.width == W - 2) return run_channel_first_kernel<T, W - 2, kKind>(a, device, stream);
-    if constexpr (W > 4)
-      if (a.p.width == W - 3) return run_channel_first_kernel<T, W - 3, kKind>(a, device, stream);
-  }
-  return run_channel_first_kernel<T, W, kKind>(a, device, stream);
+  constexpr int kLeast = W <= 4 ? 2 : kLeastWidth > 5 ? int(kLeastWidth) : 5;
+  if constexpr (W > 4 ? kKernelPerWidth : kKind == kWhole) return run_exact_width<T, W, kLeast, kKind>(a, device, stream);
+  else return run_channel_first_kernel<T, W, kKind>(a, device, stream);
 }
 
 // run_whole takes whole rows without sequence numbers, run_ragged all others.

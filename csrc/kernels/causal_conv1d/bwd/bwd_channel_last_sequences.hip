@@ -12,8 +12,9 @@ template <class T> Status run_8_taps_seq_idx(const Backward& p, int device, cons
     if AITER_TARGET_CONSTEXPR (kHopper) {
       // As without sequence numbers: arithmetic is the bound.
       if (p.batch * p.seqlen * p.dim > kSmallElements && channel_vectors_aligned(p, 4, sizeof(T)))
-        return p.width > 6 ? run_channel_last_kernel<T, 8, 4, true>(p, device, stream)
-                           : run_channel_last_kernel<T, 6, 4, true>(p, device, stream);
+        return dispatch_6_taps(p.width, [&](auto taps) {
+          return run_channel_last_kernel<T, decltype(taps)::value, 4, true>(p, device, stream);
+        });
     }
   if constexpr (AITER_CUDA)
     if (channel_vectors_aligned(p, 2, sizeof(T))) return run_channel_last_kernel<T, 8, 2, true>(p, device, stream);
