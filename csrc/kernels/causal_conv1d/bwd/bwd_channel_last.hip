@@ -96,7 +96,7 @@ template <class T> Status run_8_taps(const TensorView& x, const Backward& p, con
     if AITER_TARGET_CONSTEXPR (kHopper) {
       // Arithmetic is the bound: fewer instructions are faster, though fewer waves are resident.
       if (p.batch * p.seqlen * p.dim > kSmallElements && channel_vectors_aligned(p, 4, sizeof(T)))
-        return dispatch_6_taps(p.width, [&](auto taps) {
+        return dispatch_6_or_8_taps(p.width, [&](auto taps) {
           return run_channel_last_kernel<T, decltype(taps)::value, 4, false>(p, device, stream);
         });
     }

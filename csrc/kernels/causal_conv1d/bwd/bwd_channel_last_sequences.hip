@@ -12,7 +12,7 @@ template <class T> Status run_8_taps_seq_idx(const Backward& p, int device, cons
     if AITER_TARGET_CONSTEXPR (kHopper) {
       // As without sequence numbers: arithmetic is the bound.
       if (p.batch * p.seqlen * p.dim > kSmallElements && channel_vectors_aligned(p, 4, sizeof(T)))
-        return dispatch_6_taps(p.width, [&](auto taps) {
+        return dispatch_6_or_8_taps(p.width, [&](auto taps) {
           return run_channel_last_kernel<T, decltype(taps)::value, 4, true>(p, device, stream);
         });
     }

@@ -135,8 +135,8 @@ Status run_channel_last_kernel(const Backward& p, int device, const OpStream& st
   return launch_with_workspace(kernel, a, kChannelLastThreads, bytes, device, stream);
 }
 
-// dispatch_6_taps calls f with the taps, 6 or 8, of the kernel for a width of 5 to 8, as dispatch_width does with 4 or 8.
-template <class F> auto dispatch_6_taps(int64_t width, F&& f) {
+// dispatch_6_or_8_taps calls f with the taps, 6 or 8, of the kernel for a width of 5 to 8, as dispatch_width does with 4 or 8.
+template <class F> auto dispatch_6_or_8_taps(int64_t width, F&& f) {
   if constexpr (holds_widths(5, 6))
     if (!holds_widths(7, 8) || width <= 6) return f(std::integral_constant<int, 6>());
   if constexpr (holds_widths(7, 8)) return f(std::integral_constant<int, 8>());

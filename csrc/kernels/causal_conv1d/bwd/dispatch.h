@@ -56,8 +56,8 @@ Status launch_with_workspace(Kernel kernel, BwdParams a, int threads, int shared
   return a.segment_sums ? reduce_segments(a, stream) : Status();
 }
 
-// run_channel_first launches the channel-first kernels of narrow filters (bwd_channel_first.hip). states: whether they also write what
-// launch_state_grads does.
+// run_channel_first launches the channel-first kernels of narrow filters (bwd_channel_first.hip). It sets *states to true if they
+// also write the gradients of the states.
 Status run_channel_first(const TensorView& x, const Backward& p, const OpStream& stream, bool* states);
 
 // run_channel_last launches the channel-last kernels (bwd_channel_last.hip). The type of x selects them.
