@@ -38,7 +38,7 @@ var layers = map[string][]string{
 	"internal/spelling":   {},
 	"internal/servers":    {"internal/cache"},
 	"internal/tuning":     {"internal/cache"},
-	"internal/opconfig":   {"internal/spelling", "jit/target", "jit/schema"},
+	"internal/opconfig":   {"internal/spelling", "jit/target", "jit/schema", "tensor"},
 	"internal/process":    {"internal/sys"},
 	"internal/slots":      {},
 	"internal/deps":       {"internal/cache", "internal/filehash", "internal/sys", "internal/toolchain"},

@@ -263,15 +263,11 @@ func (f partFilter) check(cfg *opconfig.Config, have []cache.Artifact) error {
 func checkValue(cfg *opconfig.Config, axis, value string) error {
 	var refusal error
 	for _, m := range cfg.Modules {
-		words, i := []string{value}, slices.IndexFunc(m.Axes, func(a opconfig.Axis) bool { return a.Name == axis })
-		if i >= 0 {
-			words = fullNames(m.Axes[i], words)
-		}
-		_, err := m.Values(axis, words)
+		_, err := m.Values(axis, []string{value})
 		if err == nil {
 			return nil
 		}
-		if i >= 0 || refusal == nil {
+		if has := slices.ContainsFunc(m.Axes, func(a opconfig.Axis) bool { return a.Name == axis }); has || refusal == nil {
 			refusal = err
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/aiter-go/aiter/internal/settings"
 	"github.com/aiter-go/aiter/jit"
 	"github.com/aiter-go/aiter/jit/target"
-	"github.com/aiter-go/aiter/tensor"
 )
 
 // partFlags select parts of modules. Without them a module is built whole.
@@ -49,21 +48,6 @@ func (f *partFlags) values() (map[string][]string, error) {
 		values["dtype"] = append(values["dtype"], f.dtype...)
 	}
 	return values, nil
-}
-
-// fullNames replaces short names of element types by full names, for values of an axis by element type. It keeps other words,
-// which the axis then refuses.
-func fullNames(a opconfig.Axis, words []string) []string {
-	if !a.ByType() {
-		return words
-	}
-	out := slices.Clone(words)
-	for i, w := range words {
-		if dt, err := tensor.ParseDType(w); err == nil {
-			out[i] = dt.String()
-		}
-	}
-	return out
 }
 
 // moduleSelection is the modules, parts and targets of a command line.
@@ -184,7 +168,7 @@ func (s moduleSelection) moduleRequests(m *opconfig.Module, t target.Target, val
 	sel := opconfig.Selection{Values: map[string][]string{}}
 	for _, a := range m.Axes {
 		if v, ok := values[a.Name]; ok {
-			sel.Values[a.Name] = fullNames(a, v)
+			sel.Values[a.Name] = v
 		}
 	}
 	for _, op := range m.Ops {

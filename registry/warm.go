@@ -85,18 +85,6 @@ func parseSelection(name string) (op string, values map[string][]string, err err
 	return op, values, nil
 }
 
-// newSelection replaces short names of element types by full names in the values of axes by element type.
-func newSelection(op *opVersion, values map[string][]string) selection {
-	for _, a := range op.module.decl.Axes {
-		for i, value := range values[a.Name] {
-			if dt, err := tensor.ParseDType(value); err == nil && a.ByType() {
-				values[a.Name][i] = dt.String()
-			}
-		}
-	}
-	return selection{op, values}
-}
-
 // selections parses names and looks up their operators. Without names it returns all operators.
 func (r *Registry) selections(names []string) ([]selection, error) {
 	if len(names) == 0 {
@@ -114,7 +102,7 @@ func (r *Registry) selections(names []string) ([]selection, error) {
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, newSelection(op.current(), values))
+		list = append(list, selection{op.current(), values})
 	}
 	return list, nil
 }
@@ -205,7 +193,7 @@ func (r *Registry) Ready(dev tensor.Device, names ...string) bool {
 		if err != nil || op == nil {
 			return false
 		}
-		s := newSelection(gen.versions[op.index], values)
+		s := selection{gen.versions[op.index], values}
 		if slices.ContainsFunc(targets, func(t target.Target) bool { return !r.isReady(s, t) }) {
 			return false
 		}

@@ -81,6 +81,11 @@ func TestLayoutAxis(t *testing.T) {
 	if part, err = m.Part(&m.Ops[1], mustTarget(t, "gfx942"), nil); err != nil || !part.Whole() {
 		t.Errorf("an operator without the argument needs %q, %v", part, err)
 	}
+	for axis, want := range map[string]string{"dtype": "float16", "layout": "half"} { // "half" is a short name of a type alone
+		if got, err := m.Values(axis, []string{"half"}); err != nil || !slices.Equal(got, []string{want}) {
+			t.Errorf("half of axis %s is %q, %v; want %s", axis, got, err, want)
+		}
+	}
 	var axis *opconfig.UnknownAxisError
 	if _, err := m.Values("layout", []string{"colums"}); !errors.As(err, &axis) ||
 		err.Error() != `axis "layout" of module_a has no value "colums"; did you mean "columns"?` {

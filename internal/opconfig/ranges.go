@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/aiter-go/aiter/tensor"
 )
 
 const (
@@ -62,8 +64,11 @@ func ParseSize(s string) (int64, bool) {
 }
 
 // named returns the value that a name stands for. For an axis by size, a number stands for the range that
-// contains it. Any other name stands for itself.
+// contains it; for an axis by element type, a short name, "fp16", for the full one. Any other name stands for itself.
 func (a Axis) named(name string) string {
+	if dt, err := tensor.ParseDType(name); err == nil && a.ByType() && slices.Contains(a.Values, dt.String()) {
+		return dt.String()
+	}
 	size, ok := ParseSize(name)
 	i := slices.IndexFunc(a.Ranges, func(r Range) bool { return r.Contains(size) })
 	if !ok || i < 0 {
