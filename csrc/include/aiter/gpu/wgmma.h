@@ -24,6 +24,10 @@ namespace aiter {
 #endif
 
 #if AITER_WGMMA
+// wgmma_uniform returns an address that is equal in all lanes. ptxas computes descriptors from it in uniform registers, where products
+// need them.
+AITER_DEVICE uint32_t wgmma_uniform(uint32_t address) { return __shfl_sync(0xffffffffu, address, 0); }
+
 // wgmma_columns returns the descriptor of B. Each column is a line of 128 bytes, in which vector v of 16 bytes has place v ^ (line % 8).
 // Line 0 is at a multiple of 1024 bytes. address is that of the first of 16 adjacent elements of the first column.
 AITER_DEVICE uint64_t wgmma_columns(uint32_t address) { return uint64_t(address >> 4) | uint64_t(1024 >> 4) << 32 | uint64_t(1) << 62; }

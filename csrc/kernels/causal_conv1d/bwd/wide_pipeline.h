@@ -1,32 +1,29 @@
 // The backward kernel with SiLU of wide filters of x's type for 16-bit dense rows on sm_90a, by two groups of four warps.
 //
-// Tiling: a block walks rows of a channel backwards in spans of 4096 positions, as in bwd/wide_group.h. Shared memory has three stages of
-// one span each. The first group copies x and dout of span n + 1 to a stage and computes g of span n: its high part takes the place of
-// dout, its low part has a tile behind x. The second group computes dweight and dx of span n - 1, writes dx to the place of x, and copies
-// it to global memory. The matrix cores have products of one group while the other one computes on vector units or waits.
+// Tiling: a block walks rows of a channel backwards in spans of 4096 positions, as in bwd/wide_group.h. Shared memory has four stages of
+// one span each, and two tiles for the low part of g. The first group computes g of span n: its high part takes the place of dout. The
+// second group computes dweight and dx of span n - 1, writes dx to the place of x, and copies it to global memory. It also copies x and
+// dout of span n + 2 to a stage. The matrix cores have products of one group while the other one computes on vector units or waits.
 // Halo, bytes and reduction: as in bwd/wide_group.h.
 //
 // An infinity or NaN in x, dout or a tap reaches dx of its span. The second group, if it finds one at the end of its segment, computes the
 // whole segment again, one product after another.
 #pragma once
 
+#include <aiter/gpu/barrier.h>
+
 #include "wide_pipeline_engine.h"
 #include "wide_segment.h"
 
 namespace aiter::conv1d::bwd {
 
-constexpr int kPipelineStages = 3, kPipelineBlocks = 2, kPipelineThreads = 2 * wide::kGroupThreads;
-constexpr int kStageLines = kGroupLines + kLowLines;
-constexpr int kBiasLine = 68;  // of a stage, for the sums of g of four warps. Neither g behind the span nor x in front of it is there.
-constexpr int kSegmentSlots = 4;  // the first group sets that of span n + 3 while the second one may still finish that of span n
+constexpr uint32_t kPipelineStages = 4;
+constexpr int kPipelineBlocks = 2, kPipelineThreads = 2 * wide::kGroupThreads;
 
-// PipelineMemory is the shared memory of a block, in bytes from its beginning: stages, memory of the second group, taps, segments.
-// kSums is GroupWeightGrad::kSumBytes, which exists in code for sm_90a only.
+// PipelineMemory is the shared memory of a block, in bytes from its beginning: stages, low parts of g, taps.
 template <class T, int kTaps> struct PipelineMemory {
-  static constexpr int kSums = (kTaps > 65 ? 2 : 4) * ((kTaps + 6) / 8 + 1) * 72 * 4, kDirect = kDirectPositions * 4 + 2 * kTaps * 4 + 64;
-  static constexpr int kScratch = kPipelineStages * kStageLines * 128;
-  static constexpr int kTapsAt = kScratch + ((kSums > kDirect ? kSums : kDirect) + 127) / 128 * 128;
-  static constexpr int kSegments = kTapsAt + PipelineTaps<T, kTaps>::kBytes, kBytes = kSegments + kSegmentSlots * 32;
+  static constexpr int kStage = kGroupLines * 128, kLow = int(kPipelineStages) * kStage, kLowBytes = kLowLines * 128;
+  static constexpr int kTapsAt = kLow + 2 * kLowBytes, kBytes = kTapsAt + PipelineTaps<T, kTaps>::kBytes;
 };
 
 #if AITER_WGMMA
@@ -37,7 +34,7 @@ template <class T, int kTaps> class WidePipeline {
   using Taps = PipelineTaps<T, kTaps>;
   using Memory = PipelineMemory<T, kTaps>;
   using WeightGrad = GroupWeightGrad<kTaps>;
-  static_assert(WeightGrad::kSumBytes <= Memory::kSums && Copies::kHaloLines <= 2);
+  static_assert(WeightGrad::kRegions / 2 * WeightGrad::kRegionBytes <= 64 * 128 && kDirectPositions * 4 + 2 * kTaps * 4 + 64 <= 64 * 128);
   static_assert(kPipelineBlocks * (Memory::kBytes + 1024) <= 228 * 1024, "a multiprocessor's memory; it reserves 1024 bytes of a block");
 
   AITER_DEVICE WidePipeline(const Args& a, char* memory)
@@ -46,176 +43,207 @@ template <class T, int kTaps> class WidePipeline {
   // run computes segments n, n + step ..., before `end`.
   AITER_DEVICE void run(uint32_t n, uint32_t end, uint32_t step) {
     if (n >= end) return;
-    const Segment s(a_, n);
-    const Walk first = {n, s.d, {s.first_row, s.last}, 0, true};
-    if (threadIdx.x == 0) put_segment(0, s);
-    taps_.clear();
+    end_ = end, step_ = step;
+    if (threadIdx.x < 3 * kPipelineStages) barrier(stage(threadIdx.x), Event(threadIdx.x / kPipelineStages)).init(4);
     block_barrier();
     if (int(threadIdx.x) < wide::kGroupThreads) {
       set_registers<128, 96>();
-      make_g(first, end, step);
+      make_g(n);
     } else {
       set_registers<128, 160>();
-      use_g(first, end, step);
+      use_g(n);
     }
   }
 
  private:
-  static constexpr int kLow = kGroupLines * 128;  // from dout to the low part of g
-  using Engine = UseG<T, kTaps, kLow>;
-  // Numbers of barriers: one for each group and two for each stage. The first group arrives at kComplete + stage when g there is complete;
-  // the second group waits for that. The second group arrives at kFree + stage when it has read the stage; the first group waits for that
-  // before it copies the third span after it to the stage. The last span of a block is not freed.
-  static constexpr int kFirstGroup = 1, kSecondGroup = 2, kComplete = 3, kFree = kComplete + kPipelineStages;
+  static constexpr int kFirstGroup = 1, kSecondGroup = 2;  // numbers of the groups' barriers
+  // Lines of a stage for its barriers, its Span, and the sums of g of four warps: between the halos of g and x.
+  static constexpr int kBarrierLine = 67, kSpanLine = 68, kBiasLine = 69;
+  static_assert(Copies::kHaloLines <= 2);
 
-  // Walk is a place in a block's work: span `it` of segment n, which is of channel d. The segment's description is in `slot`.
+  // Span describes the span in a stage for both groups: of row b of channel d, from position `start` on.
+  struct Span {
+    uint32_t d, b;
+    int start;
+    uint32_t flags;
+  };
+  // kOwn: the span is in its segment, not behind it. kLast: it is the last one of the segment. kMore: another one follows in this block.
+  // kRowEnd: that one is not of the same row.
+  enum : uint32_t { kOwn = 1, kLast = 2, kMore = 4, kRowEnd = 8 };
+  // Walk is a place in a block's work: span `it` of segment n.
   struct Walk {
-    uint32_t n, d;
+    uint32_t n;
     SpanItem it;
-    int slot;
     bool more;  // there is such a span
   };
-  AITER_DEVICE uint32_t slot(int i) const { return lines_ + uint32_t(Memory::kSegments + i * 32); }
-  AITER_DEVICE void put_segment(int i, const Segment& s) const {
-    store_shared(slot(i), Words<4>{{s.d, s.number, s.first_row, s.end_row}});
-    store_shared(slot(i) + 16, Words<4>{{uint32_t(s.low), uint32_t(s.behind), uint32_t(s.last), 0}});
+
+  // Span k is use k / 4 of stage k % 4. A stage begins with dout, or the high part of g.
+  AITER_DEVICE uint32_t stage(uint32_t k) const { return lines_ + k % kPipelineStages * uint32_t(Memory::kStage); }
+  static AITER_DEVICE uint32_t x_of(uint32_t stage) { return stage + (64 + 8) * 128; }
+  AITER_DEVICE uint32_t low_of(uint32_t k) const { return lines_ + uint32_t(Memory::kLow) + k % 2 * uint32_t(Memory::kLowBytes); }
+  // A stage has a barrier for each event, at which the four warps of a group arrive: the second group has copied x and dout; the first
+  // group has written g; the second group needs neither any more.
+  enum Event { kLoaded, kComplete, kUsed };
+  static AITER_DEVICE PhaseBarrier barrier(uint32_t stage, Event event) { return {stage + uint32_t(kBarrierLine * 128 + event * 8)}; }
+  static AITER_DEVICE void wait(uint32_t stage, Event event, uint32_t k) { barrier(stage, event).wait(k / kPipelineStages & 1); }
+  static AITER_DEVICE void arrive(uint32_t stage, Event event) {
+    warp_barrier();
+    if ((int(threadIdx.x) & 31) == 0) barrier(stage, event).arrive();
   }
-  AITER_DEVICE Segment get_segment(int i) const {
-    const auto a = load_shared<Words<4>>(slot(i)), b = load_shared<Words<4>>(slot(i) + 16);
-    return {a.word[0], a.word[1], a.word[2], a.word[3], int(b.word[0]), int(b.word[1]), int(b.word[2])};
+  static AITER_DEVICE uint32_t span_address(uint32_t stage) { return stage + uint32_t(kSpanLine * 128); }
+  static AITER_DEVICE Span span(uint32_t stage) {
+    const auto v = load_shared<Words<4>>(span_address(stage));
+    return {v.word[0], v.word[1], int(v.word[2]), v.word[3]};
   }
-  // next returns the span after w. The first group finds the next segment (kFind); the second one reads it.
-  template <bool kFind> AITER_DEVICE Walk next(const Walk& w, uint32_t end, uint32_t step) const {
-    const Segment s = get_segment(w.slot);
-    const SpanItem it = w.it.next(s);
-    if (it.b < s.end_row) return {w.n, w.d, it, w.slot, w.more};
-    if (w.n + step >= end) return {w.n, w.d, w.it, w.slot, false};
-    const int to = (w.slot + 1) % kSegmentSlots;
-    const Segment t = kFind ? Segment(a_, w.n + step) : get_segment(to);
-    if (kFind && wide::group_thread() == 0) put_segment(to, t);
-    return {w.n + step, t.d, {t.first_row, t.last}, to, w.more};
+  // segment returns segment n. It hides n from nvcc, which would keep all of the segment in registers.
+  AITER_DEVICE Segment segment(uint32_t n) const {
+    launder(n);
+    return Segment(a_, n);
   }
 
-  AITER_DEVICE uint32_t dout_of(int stage) const { return lines_ + uint32_t(stage * kStageLines * 128); }
-  static AITER_DEVICE uint32_t x_of(uint32_t dout) { return dout + (64 + 8) * 128; }
-  static AITER_DEVICE uint32_t low_of(uint32_t dout) { return dout + kLow; }
-  static AITER_DEVICE int next_stage(int stage) { return stage == kPipelineStages - 1 ? 0 : stage + 1; }
-  AITER_DEVICE void load(const Walk& w, int stage) const {
-    if (w.more) copies_.template load<true>(w.d, w.it, dout_of(stage), x_of(dout_of(stage)));
+  // load starts to copy a span to a stage, and moves w to the span after it.
+  AITER_DEVICE void load(Walk& w, uint32_t stage) const {
+    if (w.more) {
+      const Segment s = segment(w.n);
+      SpanItem it = w.it.next(s);
+      const bool last = it.b >= s.end_row, more = !last || w.n + step_ < end_;
+      const uint32_t flags = (w.it.start < s.behind ? kOwn : 0) | (last ? kLast : 0) | (more ? kMore : 0) |
+                             (last || it.b != w.it.b ? kRowEnd : 0);
+      if (wide::group_thread() == 0) store_shared(span_address(stage), Words<4>{{s.d, w.it.b, uint32_t(w.it.start), flags}});
+      copies_.template load<true>(s.d, w.it, stage, x_of(stage));
+      if (last && more) {
+        const Segment t = segment(w.n += step_);
+        it = {t.first_row, t.last};
+      }
+      w.it = it, w.more = more;
+    } else {
+      commit_group();
+    }
   }
 
-  AITER_DEVICE void make_g(Walk now, uint32_t end, uint32_t step) const {
+  AITER_DEVICE void make_g(uint32_t n) const {
     typename Taps::Fetched fetched;
-    taps_.fetch(now.d, fetched);
-    load(now, 0);
+    taps_.fetch(segment(n).d, fetched);
+    taps_.clear();
+    set_halo(stage(0), 0, true), set_halo(low_of(0), 0, true);
     int buffer = 0;
-    float bias = taps_.store(0, fetched), total = 0.0f;
-    if (now.n + step < end) taps_.fetch(Segment(a_, now.n + step).d, fetched);
-    wide::group_barrier<kFirstGroup>();
-    taps_.template build<false>(0);
-    set_halo(dout_of(0), true, dout_of(0));
-    Walk ahead = now;
-    // before is the number of spans before this one, at most 2.
-    for (int stage = 0, before = 0;; stage = next_stage(stage)) {
-      wait_group<0>();
-      wgmma_fence_shared();
-      wide::group_barrier<kFirstGroup>();
-      const uint32_t dout = dout_of(stage);
-      const int following = next_stage(stage);
-      const float sum = MakeG<T, kTaps>::make_g(taps_, bias, x_of(dout), dout, low_of(dout), [&] {
-        if (before == 2) named_barrier(kFree + following, kPipelineThreads);
-        ahead = next<true>(now, end, step);
-        load(ahead, following);
+    float bias = set_taps(buffer, fetched), total = 0.0f;
+    uint32_t flags = 0;
+    for (uint32_t k = 0;; k++) {
+      const uint32_t dout = stage(k), following = stage(k + 1), low = low_of(k), flags_before = flags;
+      wait(dout, kLoaded, k);
+      flags = span(dout).flags;
+      const bool next = (flags & (kLast | kMore)) == (kLast | kMore);
+      if (next) taps_.fetch(span(following).d, fetched);
+      const float sum = MakeG<T, kTaps>::make_g(taps_, bias, x_of(dout), dout, low, [&] {
+        if (k > 1) wait(stage(k - 2), kUsed, k - 2);
+        if (k > 0) set_halo(low, low_of(k - 1), flags_before & kRowEnd);
       });
-      const Segment s = get_segment(now.slot);
-      if (now.it.start < s.behind) total += sum;
-      const bool last = !ahead.more || ahead.n != now.n;
-      if (last) {
+      if (flags & kOwn) total += sum;
+      if (flags & kLast) {
         float all[1] = {total};
         warp_all_reduce(all, 1, 32);
         const int thread = wide::group_thread();
         if ((thread & 31) == 0) store_shared(dout + uint32_t(kBiasLine * 128 + thread / 8), Words<1>{{float_to_bits(all[0])}});
         total = 0.0f;
       }
-      if (ahead.more) set_halo(dout_of(following), last || ahead.it.b != now.it.b, dout);
+      if (flags & kMore) set_halo(following, dout, flags & kRowEnd);
       wgmma_fence_shared();
-      arrive_barrier(kComplete + stage, kPipelineThreads);
-      if (!ahead.more) {
-        // The second group has arrived for the span before this one: this wait completes that barrier.
-        if (before > 0) named_barrier(kFree + next_stage(following), kPipelineThreads);
-        return;
-      }
-      if (last) {
-        bias = taps_.store(buffer = next_buffer(buffer), fetched);
-        if (ahead.n + step < end) taps_.fetch(Segment(a_, ahead.n + step).d, fetched);
-        wide::group_barrier<kFirstGroup>();
-        taps_.template build<false>(buffer);
-      }
-      now = ahead, before = before < 2 ? before + 1 : 2;
+      arrive(dout, kComplete);
+      if (!(flags & kMore)) return;
+      if (next) bias = set_taps(buffer = next_buffer(buffer), fetched);
     }
+  }
+  // set_taps stores taps to a buffer, builds A_s, and returns the bias.
+  AITER_DEVICE float set_taps(int buffer, const typename Taps::Fetched& fetched) const {
+    const float bias = taps_.store(buffer, fetched);
+    wide::group_barrier<kFirstGroup>();
+    taps_.template build<false>(buffer);
+    wgmma_fence_shared();
+    wide::group_barrier<kFirstGroup>();
+    return bias;
   }
   static AITER_DEVICE int next_buffer(int buffer) { return buffer == Taps::kBuffers - 1 ? 0 : buffer + 1; }
 
-  // set_halo sets both parts of g behind a span: to the first lines of g at `from`, or to zeros. A warp copies only what it wrote itself,
-  // so that no other warp is waited for.
-  AITER_DEVICE void set_halo(uint32_t to, bool zeros, uint32_t from) const {
-    const int lane = wide::group_thread() & 31, line = lane >> 2, vector = 2 * (wide::group_thread() >> 5) + (lane >> 1 & 1);
+  // set_halo sets g behind a span: to the first lines of g at `from`, or to zeros. A warp copies only what it wrote itself, so that no
+  // other warp is waited for.
+  AITER_DEVICE void set_halo(uint32_t to, uint32_t from, bool zeros) const {
+    const int lane = wide::group_thread() & 31, line = lane >> 1, vector = 2 * (wide::group_thread() >> 5) + (lane & 1);
     warp_barrier();
     if (line >= Copies::kHaloLines) return;
-    const uint32_t at = uint32_t(line * 128 + (vector ^ line) * 16) + (lane & 1 ? low_of(0) : 0);
+    const uint32_t at = uint32_t(line * 128 + (vector ^ line) * 16);
     Words<4> v = {};
     if (!zeros) v = load_shared<Words<4>>(from + at);
     store_shared(to + 64 * 128 + at, v);
   }
 
-  AITER_DEVICE void use_g(Walk now, uint32_t end, uint32_t step) const {
-    Engine engine;
+  AITER_DEVICE void use_g(uint32_t n) const {
+    Walk ahead;
+    {
+      const Segment s = segment(n);
+      ahead = {n, {s.first_row, s.last}, true};
+    }
+    load(ahead, stage(0)), load(ahead, stage(1)), load(ahead, stage(2));
+    finish_copies<2>(0), finish_copies<1>(1);
+    UseG<T, kTaps> engine;
     wide::NonFinite<T> found;
-    // fresh: in front of the products, the span is the first one of a segment; behind them, the last one. begun: dweight has products.
-    bool fresh = true, begun = false;
+    bool fresh = true, begun = false;  // the span is the first one of a segment; dweight has products
     int buffer = 0;
-    for (int stage = 0;; stage = next_stage(stage)) {
-      named_barrier(kComplete + stage, kPipelineThreads);
+    for (uint32_t k = 0;; k++) {
+      const uint32_t dout = stage(k), x = x_of(dout), low = low_of(k);
+      wait(dout, kComplete, k);
+      const Span now = span(dout);
       if (fresh) {
         taps_.template build<true>(buffer);
         wgmma_fence_shared();
         wide::group_barrier<kSecondGroup>();
       }
-      const uint32_t dout = dout_of(stage), x = x_of(dout);
-      Walk ahead;
-      if (now.it.start < get_segment(now.slot).behind) {
-        engine.multiply(taps_, x, dout, begun, found, [&] {
-          ahead = next<false>(now, end, step);
-          fresh = !ahead.more || ahead.n != now.n;
-        });
+      const auto copy = [&] {
+        load(ahead, stage(k + 3));  // a thread overwrites what it stored
+        finish_copies<1>(k + 2);
+      };
+      const bool last = now.flags & kLast;
+      if (now.flags & kOwn) {
+        engine.multiply(taps_, x, dout, low, begun, found, copy);
         begun = true;
-        if (fresh) engine.dweight.template put_all<kSecondGroup>([&](int i) { return region(i); });
         wide::group_barrier<kSecondGroup>();
-        copies_.store(now.d, now.it, x_of(dout_of(stage)));
+        if (last) engine.dweight.template put_all<kSecondGroup>([&](int i) { return region(dout, low, i); });
+        copies_.store(now.d, {now.b, now.start}, x);
       } else {
-        ahead = next<false>(now, end, step), fresh = false;  // the span behind the segment
+        copy();
+        wide::group_barrier<kSecondGroup>();  // all threads have read the span
       }
-      Words<4> biases;
-      if (fresh) biases = load_shared<Words<4>>(dout_of(stage) + kBiasLine * 128);
-      if (ahead.more) arrive_barrier(kFree + stage, kPipelineThreads);
-      if (fresh) {
-        finish(get_segment(now.slot), biases, found);
-        if (!ahead.more) return;
-        found = {}, begun = false, buffer = next_buffer(buffer);
+      if (last) {
+        const bool again = any_of_barrier(kSecondGroup, wide::kGroupThreads, bool(found));
+        const Segment s = segment(n);
+        if (again) compute_directly<T, kSecondGroup>(a_, memory_ + (dout - lines_), s);
+        else finish(s, dout, low);
+        wide::group_barrier<kSecondGroup>();
+        found = {}, begun = false, n += step_, buffer = next_buffer(buffer);
       }
-      now = ahead;
+      fresh = last;
+      arrive(dout, kUsed);
+      if (!(now.flags & kMore)) return;
     }
   }
 
-  // region returns the memory of some warps' sums of dweight.
-  AITER_DEVICE float* region(int i) const { return reinterpret_cast<float*>(memory_ + Memory::kScratch + i * WeightGrad::kRegionBytes); }
-  // finish writes the sums of a segment, or computes it again.
-  AITER_DEVICE void finish(const Segment& s, const Words<4>& biases, const wide::NonFinite<T>& found) const {
-    char* const memory = memory_ + Memory::kScratch;
-    if (any_of_barrier(kSecondGroup, wide::kGroupThreads, bool(found))) return compute_directly<T, kSecondGroup>(a_, memory, s);
+  // finish_copies waits for the copies of span k, behind which kLater loads have started.
+  template <int kLater> AITER_DEVICE void finish_copies(uint32_t k) const {
+    wait_group<kLater>();
+    wgmma_fence_shared();
+    arrive(stage(k), kLoaded);
+  }
+
+  // region returns the memory of some warps' sums of dweight, in the tiles of g.
+  AITER_DEVICE float* region(uint32_t dout, uint32_t low, int i) const {
+    return reinterpret_cast<float*>(memory_ + ((i & 1 ? low : dout) - lines_) + (i >> 1) * WeightGrad::kRegionBytes);
+  }
+  // finish writes the sums of a segment.
+  AITER_DEVICE void finish(const Segment& s, uint32_t dout, uint32_t low) const {
     const int width = int(a_.p.width);
-    WeightGrad::add_up([&](int i) { return region(i); }, width, wide::group_thread(), wide::kGroupThreads,
+    WeightGrad::add_up([&](int i) { return region(dout, low, i); }, width, wide::group_thread(), wide::kGroupThreads,
                        [&](int j, float v) { a_.store_sum(s.number, s.d, width - 1 - j, v); });
+    const auto biases = load_shared<Words<4>>(dout + uint32_t(kBiasLine * 128));
     const auto bias = [&](int i) { return bits_to_float(biases.word[i]); };
     if (wide::group_thread() == 0) a_.store_sum(s.number, s.d, width, bias(0) + bias(1) + (bias(2) + bias(3)));
   }
@@ -223,7 +251,7 @@ template <class T, int kTaps> class WidePipeline {
   const Args& a_;
   Copies copies_;
   char* memory_;
-  uint32_t lines_;
+  uint32_t lines_, end_ = 0, step_ = 0;
   Taps taps_;
 };
 #endif

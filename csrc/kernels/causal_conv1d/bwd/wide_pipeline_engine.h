@@ -11,12 +11,12 @@
 namespace aiter::conv1d::bwd {
 
 // PipelineTaps is the taps of filters of up to kTaps taps, and the matrices of both groups. It has three buffers of taps: the first group
-// stores those of span n + 3 while the second one may still read those of spans n + 1 and n + 2. 129 taps: the width is at least 64.
+// stores those of span n + 1 while the second one may still read those of spans n - 1 and n. 129 taps: the width is at least 64.
 template <class T, int kTaps> class PipelineTaps {
  public:
   using Shape = GroupGradShape<kTaps>;
   static constexpr int kSteps = Shape::kSteps, kRows = 8 * (2 * kSteps + 6);  // of a list of blocks
-  static constexpr int kListBytes = kRows * 16, kMatrixBytes = 2 * kListBytes, kBufferBytes = Shape::kCopies * Shape::kPitch * 2;
+  static constexpr int kListBytes = kRows * 16, kMatrixBytes = 2 * kListBytes, kBufferBytes = 2 * Shape::kPitch * 2;
   static constexpr int kBuffers = 3, kBytes = 2 * kMatrixBytes + kBuffers * kBufferBytes;
 
 #if AITER_WGMMA
@@ -27,15 +27,15 @@ template <class T, int kTaps> class PipelineTaps {
   };
 
   AITER_DEVICE PipelineTaps(const Problem& p, char* memory)
-      : p_(p), memory_(memory), buffers_(reinterpret_cast<T*>(memory + 2 * kMatrixBytes)) {}
+      : p_(p), memory_(memory), buffers_(reinterpret_cast<T*>(memory + 2 * kMatrixBytes) + Shape::kZeros) {}
 
   // clear writes the zeros around the taps, and fetch starts to read the taps of channel d.
   AITER_DEVICE void clear() const {
     AITER_ROLLED
-    for (int copy = 0; copy < 2 * kBuffers; copy++) {
+    for (int buffer = 0; buffer < kBuffers; buffer++) {
       AITER_ROLLED
       for (int i = wide::group_thread(); i < Shape::kZeros + 64; i += wide::kGroupThreads)
-        set(copy, i < pad(copy) ? i - pad(copy) : width() + i - pad(copy), T{});
+        set(buffer, i < Shape::kZeros ? i - Shape::kZeros : width() + i - Shape::kZeros, T{});
     }
   }
   AITER_DEVICE void fetch(int64_t d, Fetched& f) const {
@@ -52,23 +52,27 @@ template <class T, int kTaps> class PipelineTaps {
     AITER_UNROLL
     for (int k = 0; k < kMost; k++) {
       const int i = wide::group_thread() + k * wide::kGroupThreads;
-      const T v{uint16_t(f.taps[k])};
-      if (i < width()) set(2 * buffer, i, v), set(2 * buffer + 1, width() - 1 - i, v);
+      if (i < width()) set(buffer, i, T{uint16_t(f.taps[k])});
     }
     return element_to_float(p_.bias.dtype, f.bias);
   }
   // build writes the matrices of one group from a buffer's taps: A_s, or, with kReversed, V_s. matrix returns their address.
   template <bool kReversed> AITER_DEVICE void build(int buffer) const {
-    const int copy = 2 * buffer + kReversed, last = kReversed ? 16 * (kSteps - 1) : width() + 47;
-    const uint32_t from = shared_address(buffers_ + copy * 2 * Shape::kPitch + pad(copy)), to = matrix<kReversed>();
+    const uint32_t from = shared_address(buffers_ + buffer * 2 * Shape::kPitch), to = matrix<kReversed>();
     AITER_UNROLL
     for (int k = 0; k < (kRows + 8 + wide::kGroupThreads - 1) / wide::kGroupThreads; k++) {
-      const int row = wide::group_thread() + k * wide::kGroupThreads - 8, tap = last - row, odd = tap & 1;
+      // The taps of a row are w[least] to w[least + 7]. V_s has them in reverse order.
+      const int row = wide::group_thread() + k * wide::kGroupThreads - 8;
+      const int least = kReversed ? width() - 8 - 16 * (kSteps - 1) + row : width() + 47 - row, odd = least & 1;
       if (row >= kRows) break;
-      const uint32_t pairs = from + uint32_t(2 * (odd * (Shape::kPitch - 1) + tap));
+      const uint32_t pairs = from + uint32_t(2 * (odd * (Shape::kPitch - 1) + least));
       Words<4> v;
       AITER_UNROLL
-      for (int i = 0; i < 4; i++) v.word[i] = load_shared<Words<1>>(pairs + uint32_t(4 * i)).word[0];
+      for (int i = 0; i < 4; i++) {
+        const uint32_t pair = load_shared<Words<1>>(pairs + uint32_t(4 * i)).word[0];
+        if (kReversed) v.word[3 - i] = pair << 16 | pair >> 16;
+        else v.word[i] = pair;
+      }
       if (row >= 0) store_shared(to + uint32_t(row * 16), v);
       if (row < kRows - 8) store_shared(to + uint32_t(kListBytes + (row + 8) * 16), v);
     }
@@ -77,13 +81,12 @@ template <class T, int kTaps> class PipelineTaps {
 
  private:
   AITER_DEVICE int width() const { return int(p_.width); }
-  static AITER_DEVICE int pad(int copy) { return copy & 1 ? 64 : Shape::kZeros; }
-  // set writes element i of a copy: of a buffer's taps, or, in odd copies, of its reversed taps. A copy is two arrays: in the first one
-  // even elements are at multiples of 4 bytes, in the second one odd elements. So build reads pairs from any element on.
-  AITER_DEVICE void set(int copy, int i, T v) const {
-    T* const to = buffers_ + copy * 2 * Shape::kPitch + pad(copy) + i;
+  // set writes element i of a buffer. A buffer is two arrays: in the first one even elements are at multiples of 4 bytes, in the second
+  // one odd elements. So build reads pairs from any element on.
+  AITER_DEVICE void set(int buffer, int i, T v) const {
+    T* const to = buffers_ + buffer * 2 * Shape::kPitch + i;
     wide::set_shared(to, v);
-    if (i > -pad(copy)) wide::set_shared(to + Shape::kPitch - 1, v);
+    if (i > -Shape::kZeros) wide::set_shared(to + Shape::kPitch - 1, v);
   }
 
   const Problem& p_;
@@ -121,7 +124,7 @@ template <class T, int kTaps> struct MakeG {
     AITER_UNROLL
     for (int i = 0; i < 32; i++) sums.v[i] = bias;
     sums.hold();
-    const uint64_t matrix = wgmma_blocks(taps.template matrix<false>(), Taps::kListBytes), right = wgmma_columns(x);
+    const uint64_t matrix = wgmma_blocks(taps.template matrix<false>(), Taps::kListBytes), right = wgmma_columns(wgmma_uniform(x));
     wgmma_start();
     AITER_UNROLL
     for (int s = 0; s < Taps::kSteps; s++)
@@ -158,8 +161,8 @@ template <class T, int kTaps> struct MakeG {
   }
 };
 
-// UseG computes dx of spans and dweight of a segment. g has two tiles, kDistance bytes apart.
-template <class T, int kTaps, int kDistance> struct UseG {
+// UseG computes dx of spans and dweight of a segment.
+template <class T, int kTaps> struct UseG {
   using Taps = PipelineTaps<T, kTaps>;
   GroupWeightGrad<kTaps> dweight;
   GroupSums sums;
@@ -173,25 +176,28 @@ template <class T, int kTaps, int kDistance> struct UseG {
   // multiply sets dweight, or, with `add`, adds to it, and writes dx in the place of x. While the products run it calls meanwhile.
   // A warp overwrites only the positions of x that are its own rows of dweight's left factor, so that no barrier is needed.
   template <class Meanwhile>
-  AITER_DEVICE void multiply(const Taps& taps, uint32_t x, uint32_t g, bool add, wide::NonFinite<T>& found, Meanwhile meanwhile) {
+  AITER_DEVICE void multiply(const Taps& taps, uint32_t x, uint32_t g, uint32_t low, bool add, wide::NonFinite<T>& found,
+                             Meanwhile meanwhile) {
     static_assert(GroupWeightGrad<kTaps>::kMore == 0);
     constexpr int kColumns = GroupWeightGrad<kTaps>::kColumns;
-    const uint64_t rows = wgmma_rows(x), right = wgmma_rows(g);
+    g = wgmma_uniform(g), low = wgmma_uniform(low);
+    const uint64_t rows = wgmma_rows(wgmma_uniform(x)), right[2] = {wgmma_rows(g), wgmma_rows(low)};
     wgmma_start();
     AITER_UNROLL
     for (int n = 0; n < 4; n++) {
       AITER_UNROLL
       for (int i = 0; i < 2; i++)
-        wgmma_shared<T, kColumns, true>(wgmma_further(rows, n * 2048), wgmma_further(right, n * 2048 + i * kDistance), dweight.first,
+        wgmma_shared<T, kColumns, true>(wgmma_further(rows, n * 2048), wgmma_further(right[i], n * 2048), dweight.first,
                                         n + i > 0 || add);
     }
     wgmma_commit();
-    const uint64_t matrix = wgmma_blocks(taps.template matrix<true>(), Taps::kListBytes), columns = wgmma_columns(g);
+    const uint64_t matrix = wgmma_blocks(taps.template matrix<true>(), Taps::kListBytes);
+    const uint64_t columns[2] = {wgmma_columns(g), wgmma_columns(low)};
     AITER_UNROLL
     for (int s = 0; s < Taps::kSteps; s++) {
       AITER_UNROLL
       for (int i = 0; i < 2; i++)
-        wgmma_shared<T, 64>(wgmma_further(matrix, 256 * (Taps::kSteps - 1 - s)), wgmma_further(columns, 32 * s + i * kDistance), sums.v,
+        wgmma_shared<T, 64>(wgmma_further(matrix, 256 * (Taps::kSteps - 1 - s)), wgmma_further(columns[i], 32 * s), sums.v,
                             s + i > 0);
     }
     wgmma_commit();
