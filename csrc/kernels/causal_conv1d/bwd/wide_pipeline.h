@@ -121,6 +121,7 @@ template <class T, int kTaps> class WidePipeline {
     }
   }
 
+  // make_g computes g of the spans from segment n on. The halo of a low tile waits until the span two before, which had the tile, is used.
   AITER_DEVICE void make_g(uint32_t n) const {
     typename Taps::Fetched fetched;
     taps_.fetch(segment(n).d, fetched);
@@ -177,6 +178,7 @@ template <class T, int kTaps> class WidePipeline {
     store_shared(to + 64 * 128 + at, v);
   }
 
+  // use_g copies the spans from segment n on, and computes their dx and dweight.
   AITER_DEVICE void use_g(uint32_t n) const {
     Walk ahead;
     {
