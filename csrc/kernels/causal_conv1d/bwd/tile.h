@@ -47,16 +47,20 @@ struct BwdParams {
   // clustered reports whether the segments of a channel are a cluster of blocks.
   AITER_DEVICE bool clustered() const { return AITER_CUDA && cluster > 1; }
 
-  // store_sum writes the sum of tap k (k = width: the bias) of channel d to its result or its segment's sums.
+  // store_sum writes the sum of tap k (k = width: the bias) of channel d to its result or its segment's sums. store_sum_to has its result
+  // and place there.
   AITER_DEVICE void store_sum(uint32_t segment, int64_t d, int k, float sum) const;
+  AITER_DEVICE void store_sum_to(Array2 to, int64_t at, uint32_t segment, int64_t d, int k, float sum) const;
 };
 
 using BwdArg = KernelParam<BwdParams>;  // of a kernel that reloads it
 
 AITER_DEVICE void BwdParams::store_sum(uint32_t segment, int64_t d, int k, float sum) const {
   const bool tap = k < int(p.width);
-  Array2 to = tap ? p.dweight : p.dbias;
-  int64_t at = d * to.first + (tap ? k * to.last : 0);
+  const Array2 to = tap ? p.dweight : p.dbias;
+  store_sum_to(to, d * to.first + (tap ? k * to.last : 0), segment, d, k, sum);
+}
+AITER_DEVICE void BwdParams::store_sum_to(Array2 to, int64_t at, uint32_t segment, int64_t d, int k, float sum) const {
   if (segment_sums) to.data = segment_sums, to.dtype = DType::F32, at = (int64_t(segment) * (p.width + 1) + k) * p.dim + d;
   if (!to.data) return;
   const auto whole = (GlobalPtr<Bits32>)(to.data);

@@ -10,10 +10,11 @@ namespace aiter::conv1d::bwd {
 template <int kTaps> struct GroupWeightGrad {
   static constexpr int kColumns = (kTaps + 63 + 7) / 8 * 8;
   static constexpr int kFirst = kColumns > 192 ? 192 : kColumns, kMore = kColumns - kFirst;  // of the first product, and of a second one
-  // Blocks of 8 x 8 sums of a warp that contain a distance of the filter, and the floats from one block to the next.
-  static constexpr int kBlocks = (kTaps + 6) / 8 + 1, kBlockPitch = kTaps > 129 ? 64 : 72;
+  // Blocks of 8 x 8 sums of a warp that contain a distance of the filter, and the floats from one row to the next. An odd number of
+  // blocks keeps the rows that a warp writes at a time in different banks.
+  static constexpr int kBlocks = (kTaps + 6) / 8 + 1, kRowPitch = 8 * (kBlocks | 1);
   static constexpr int kRounds = kTaps > 65 ? 2 : 1;  // in which warps write their sums
-  static constexpr int kRegions = 4 / kRounds, kRegionBytes = kBlocks * kBlockPitch * 4, kSumBytes = kRegions * kRegionBytes;
+  static constexpr int kRegions = 4 / kRounds, kRegionBytes = 8 * kRowPitch * 4, kSumBytes = kRegions * kRegionBytes;
 
   float first[kFirst / 2], more[kMore / 2 + (kMore == 0)];
 
@@ -47,10 +48,10 @@ template <int kTaps> struct GroupWeightGrad {
     for (int j = first; j < width; j += step) {
       float sum[kRegions] = {};
       AITER_UNROLL
-      for (int g = 0; g < 8; g++) {
-        const int at = (j + g) / 8 * kBlockPitch + g * 8 + ((j + g) & 7);
+      for (int w = 0; w < kRegions; w++) {
+        const float* const from = region(w) + j;
         AITER_UNROLL
-        for (int w = 0; w < kRegions; w++) sum[w] += region(w)[at];
+        for (int g = 0; g < 8; g++) sum[w] += from[g * (kRowPitch + 1)];
       }
       if constexpr (kRounds == 1) keep(j, sum[0] + sum[1] + (sum[2] + sum[3]));
       else keep(j, sum[0] + sum[1]);
@@ -66,18 +67,22 @@ template <int kTaps> struct GroupWeightGrad {
   // put writes the sums of a warp, or, in a second round, adds them to those of another one.
   //
   // Lane 4g+t of warp w has rows 16 w + g and 16 w + g + 8, and in block b of 8 columns 8 b + 2 t and the next one. So its sums of distance
-  // 8 n + 2 t - g are those of block 2 w + n in the first row and of the block behind in the second one.
+  // 8 n + 2 t - g are those of block 2 w + n in the first row and of the block behind in the second one. Row g of the region has them.
   template <int kWarp> AITER_DEVICE void put(float* region) const {
     constexpr bool kAdd = kWarp >= 4 / kRounds;
-    const uint32_t to = shared_address(region) + uint32_t(wide::group_thread() & 31) * 8;
+    const int lane = wide::group_thread() & 31;
+    const uint32_t to = shared_address(region) + uint32_t((lane >> 2) * kRowPitch + (lane & 3) * 2) * 4;
     AITER_UNROLL
     for (int n = 0; n < kBlocks; n++) {
       const int at = 4 * (n + 2 * kWarp);
-      const uint32_t place = to + uint32_t(n * kBlockPitch * 4);
+      const uint32_t place = to + uint32_t(n * 32);
       Words<2> v;
       if (kAdd) v = load_shared<Words<2>>(place);
       AITER_UNROLL
-      for (int i = 0; i < 2; i++) v.word[i] = float_to_bits(grad(at + i) + grad(at + 6 + i) + (kAdd ? bits_to_float(v.word[i]) : 0.0f));
+      for (int i = 0; i < 2; i++) {
+        const float sum = grad(at + i) + grad(at + 6 + i);
+        v.word[i] = float_to_bits(kAdd ? sum + bits_to_float(v.word[i]) : sum);
+      }
       store_shared(place, v);
     }
   }

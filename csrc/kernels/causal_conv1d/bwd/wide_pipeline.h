@@ -6,8 +6,8 @@
 // dout of span n + 2 to a stage. The matrix cores have products of one group while the other one computes on vector units or waits.
 // Halo, bytes and reduction: as in bwd/wide_group.h.
 //
-// An infinity or NaN in x, dout or a tap reaches dx of its span. The second group, if it finds one at the end of its segment, computes the
-// whole segment again, one product after another.
+// An infinity or NaN in x, dout or a tap makes g one, which reaches dbias and dweight of distance 0. The second group, if it finds one in
+// the sums of a segment, computes the whole segment again, one product after another.
 #pragma once
 
 #include <aiter/gpu/barrier.h>
@@ -141,6 +141,7 @@ template <class T, int kTaps> class WidePipeline {
         if (k > 0) set_halo(low, low_of(k - 1), flags_before & kRowEnd);
       });
       if (flags & kOwn) total += sum;
+      else if (!finite(sum)) total = sum;  // a zero of a product makes dx NaN where it should not reach
       if (flags & kLast) {
         float all[1] = {total};
         warp_all_reduce(all, 1, 32);
@@ -188,40 +189,40 @@ template <class T, int kTaps> class WidePipeline {
     load(ahead, stage(0)), load(ahead, stage(1)), load(ahead, stage(2));
     finish_copies<2>(0), finish_copies<1>(1);
     UseG<T, kTaps> engine;
-    wide::NonFinite<T> found;
     bool fresh = true, begun = false;  // the span is the first one of a segment; dweight has products
     int buffer = 0;
     for (uint32_t k = 0;; k++) {
       const uint32_t dout = stage(k), x = x_of(dout), low = low_of(k);
       wait(dout, kComplete, k);
       const Span now = span(dout);
-      if (fresh) {
+      const auto take_taps = [&] {
+        if (!fresh) return;
         taps_.template build<true>(buffer);
         wgmma_fence_shared();
         wide::group_barrier<kSecondGroup>();
-      }
+      };
       const auto copy = [&] {
         load(ahead, stage(k + 3));  // a thread overwrites what it stored
         finish_copies<1>(k + 2);
       };
       const bool last = now.flags & kLast;
       if (now.flags & kOwn) {
-        engine.multiply(taps_, x, dout, low, begun, found, copy);
+        engine.multiply(taps_, x, dout, low, begun, take_taps, copy);
         begun = true;
         wide::group_barrier<kSecondGroup>();
         if (last) engine.dweight.template put_all<kSecondGroup>([&](int i) { return region(dout, low, i); });
         copies_.store(now.d, {now.b, now.start}, x);
       } else {
-        copy();
+        take_taps(), copy();
         wide::group_barrier<kSecondGroup>();  // all threads have read the span
       }
       if (last) {
-        const bool again = any_of_barrier(kSecondGroup, wide::kGroupThreads, bool(found));
-        const Segment s = segment(n);
-        if (again) compute_directly<T, kSecondGroup>(a_, memory_ + (dout - lines_), s);
-        else finish(s, dout, low);
         wide::group_barrier<kSecondGroup>();
-        found = {}, begun = false, n += step_, buffer = next_buffer(buffer);
+        const bool finite = finish(n, now.d, dout, low);
+        if (any_of_barrier(kSecondGroup, wide::kGroupThreads, !finite))
+          compute_directly<T, kSecondGroup>(a_, memory_ + (dout - lines_), segment(n));
+        wide::group_barrier<kSecondGroup>();
+        begun = false, n += step_, buffer = next_buffer(buffer);
       }
       fresh = last;
       arrive(dout, kUsed);
@@ -240,14 +241,24 @@ template <class T, int kTaps> class WidePipeline {
   AITER_DEVICE float* region(uint32_t dout, uint32_t low, int i) const {
     return reinterpret_cast<float*>(memory_ + ((i & 1 ? low : dout) - lines_) + (i >> 1) * WeightGrad::kRegionBytes);
   }
-  // finish writes the sums of a segment.
-  AITER_DEVICE void finish(const Segment& s, uint32_t dout, uint32_t low) const {
+  // finish writes the sums of segment n, of channel d. It reports whether those of this thread are finite.
+  AITER_DEVICE bool finish(uint32_t n, uint32_t d, uint32_t dout, uint32_t low) const {
     const int width = int(a_.p.width);
-    WeightGrad::add_up([&](int i) { return region(dout, low, i); }, width, wide::group_thread(), wide::kGroupThreads,
-                       [&](int j, float v) { a_.store_sum(s.number, s.d, width - 1 - j, v); });
-    const auto biases = load_shared<Words<4>>(dout + uint32_t(kBiasLine * 128));
-    const auto bias = [&](int i) { return bits_to_float(biases.word[i]); };
-    if (wide::group_thread() == 0) a_.store_sum(s.number, s.d, width, bias(0) + bias(1) + (bias(2) + bias(3)));
+    const uint32_t number = n - d * a_.segments;
+    bool finite = true;
+    WeightGrad::add_up([&](int i) { return region(dout, low, i); }, width, wide::group_thread(), wide::kGroupThreads, [&](int j, float v) {
+      const int k = width - 1 - j;
+      a_.store_sum_to(a_.p.dweight, d * a_.p.dweight.first + k * a_.p.dweight.last, number, d, k, v);
+      finite = finite && aiter::finite(v);
+    });
+    if (wide::group_thread() == wide::kGroupThreads - 1) {  // it has few distances
+      const auto biases = load_shared<Words<4>>(dout + uint32_t(kBiasLine * 128));
+      const auto bias = [&](int i) { return bits_to_float(biases.word[i]); };
+      const float sum = bias(0) + bias(1) + (bias(2) + bias(3));
+      a_.store_sum_to(a_.p.dbias, d * a_.p.dbias.first, number, d, width, sum);
+      finite = finite && aiter::finite(sum);
+    }
+    return finite;
   }
 
   const Args& a_;

@@ -77,6 +77,11 @@ template <class T, int kTaps> class PipelineTaps {
       if (row < kRows - 8) store_shared(to + uint32_t(kListBytes + (row + 8) * 16), v);
     }
   }
+  // get_transposed reads this lane's part of V_s.
+  AITER_DEVICE void get_transposed(int s, uint32_t (&v)[4]) const {
+    const int lane = wide::group_thread() & 31, block = 2 * (kSteps - 1 - s) + 2 * (wide::group_thread() >> 5) + (lane >> 3 & 1);
+    load_matrices<false>(matrix<true>() + uint32_t((lane >> 4) * kListBytes + block * 128 + (lane & 7) * 16), v);
+  }
   template <bool kReversed> AITER_DEVICE uint32_t matrix() const { return shared_address(memory_) + (kReversed ? kMatrixBytes : 0); }
 
  private:
@@ -173,11 +178,11 @@ template <class T, int kTaps> struct UseG {
     for (float& v : sums.v) v = 0.0f;
   }
 
-  // multiply sets dweight, or, with `add`, adds to it, and writes dx in the place of x. While the products run it calls meanwhile.
-  // A warp overwrites only the positions of x that are its own rows of dweight's left factor, so that no barrier is needed.
-  template <class Meanwhile>
-  AITER_DEVICE void multiply(const Taps& taps, uint32_t x, uint32_t g, uint32_t low, bool add, wide::NonFinite<T>& found,
-                             Meanwhile meanwhile) {
+  // multiply sets dweight, or, with `add`, adds to it, and writes dx in the place of x. It calls between while dweight's products run, and
+  // meanwhile while all run. A warp overwrites only the positions of x that are its own rows of dweight's left factor, so that no barrier
+  // is needed.
+  template <class Between, class Meanwhile>
+  AITER_DEVICE void multiply(const Taps& taps, uint32_t x, uint32_t g, uint32_t low, bool add, Between between, Meanwhile meanwhile) {
     static_assert(GroupWeightGrad<kTaps>::kMore == 0);
     constexpr int kColumns = GroupWeightGrad<kTaps>::kColumns;
     g = wgmma_uniform(g), low = wgmma_uniform(low);
@@ -191,16 +196,8 @@ template <class T, int kTaps> struct UseG {
                                         n + i > 0 || add);
     }
     wgmma_commit();
-    const uint64_t matrix = wgmma_blocks(taps.template matrix<true>(), Taps::kListBytes);
-    const uint64_t columns[2] = {wgmma_columns(g), wgmma_columns(low)};
-    AITER_UNROLL
-    for (int s = 0; s < Taps::kSteps; s++) {
-      AITER_UNROLL
-      for (int i = 0; i < 2; i++)
-        wgmma_shared<T, 64>(wgmma_further(matrix, 256 * (Taps::kSteps - 1 - s)), wgmma_further(columns[i], 32 * s), sums.v,
-                            s + i > 0);
-    }
-    wgmma_commit();
+    between();
+    multiply_g(taps, g, low);
     meanwhile();
     wgmma_wait<0>();
     sums.hold();
@@ -210,12 +207,32 @@ template <class T, int kTaps> struct UseG {
     for (int c = 0; c < 64; c += 16) {
       uint32_t word[4];
       AITER_UNROLL
-      for (int i = 0; i < 4; i++) {
-        word[i] = pack_pair<T>(sums.v[c / 2 + 2 * i], sums.v[c / 2 + 2 * i + 1]);
-        found.check(word[i]);
-      }
+      for (int i = 0; i < 4; i++) word[i] = pack_pair<T>(sums.v[c / 2 + 2 * i], sums.v[c / 2 + 2 * i + 1]);
       store_matrices<true>(x + GroupSums::place() + uint32_t(c * 128), word);
     }
+  }
+
+ private:
+  // multiply_g starts the products of dx. Both parts of g have the same left factors. If there are registers for them, a lane reads them
+  // once: shared memory is read less, which the products keep busy. The first step sets the sums, and has its factor in shared memory.
+  AITER_DEVICE void multiply_g(const Taps& taps, uint32_t g, uint32_t low) {
+    constexpr int kHeld = kTaps <= 65 ? Taps::kSteps : 1;
+    uint32_t left[kHeld][4];
+    AITER_UNROLL
+    for (int s = 1; s < kHeld; s++) taps.get_transposed(s, left[s]);
+    wgmma_start();
+    const uint64_t matrix = wgmma_blocks(taps.template matrix<true>(), Taps::kListBytes);
+    const uint64_t columns[2] = {wgmma_columns(g), wgmma_columns(low)};
+    AITER_UNROLL
+    for (int s = 0; s < Taps::kSteps; s++) {
+      AITER_UNROLL
+      for (int i = 0; i < 2; i++) {
+        const uint64_t column = wgmma_further(columns[i], 32 * s);
+        if (s > 0 && s < kHeld) wgmma<T, 64>(left[s], column, sums.v);
+        else wgmma_shared<T, 64>(wgmma_further(matrix, 256 * (Taps::kSteps - 1 - s)), column, sums.v, s + i > 0);
+      }
+    }
+    wgmma_commit();
   }
 };
 #endif
