@@ -195,25 +195,24 @@ template <class T, int kTaps> class WidePipeline {
       const uint32_t dout = stage(k), x = x_of(dout), low = low_of(k);
       wait(dout, kComplete, k);
       const Span now = span(dout);
-      const auto take_taps = [&] {
+      const auto prepare = [&] {
+        // A thread overwrites what it stored. The first group reads this span's descriptor when the copies of span k + 2 are complete.
+        load(ahead, stage(k + 3));
         if (!fresh) return;
         taps_.template build<true>(buffer);
         wgmma_fence_shared();
         wide::group_barrier<kSecondGroup>();
       };
-      const auto copy = [&] {
-        load(ahead, stage(k + 3));  // a thread overwrites what it stored
-        finish_copies<1>(k + 2);
-      };
+      const auto complete = [&] { finish_copies<1>(k + 2); };
       const bool last = now.flags & kLast;
       if (now.flags & kOwn) {
-        engine.multiply(taps_, x, dout, low, begun, take_taps, copy);
+        engine.multiply(taps_, x, dout, low, begun, prepare, complete);
         begun = true;
         wide::group_barrier<kSecondGroup>();
         if (last) engine.dweight.template put_all<kSecondGroup>([&](int i) { return region(dout, low, i); });
         copies_.store(now.d, {now.b, now.start}, x);
       } else {
-        take_taps(), copy();
+        prepare(), complete();
         wide::group_barrier<kSecondGroup>();  // all threads have read the span
       }
       if (last) {
