@@ -141,7 +141,7 @@ template <class T, int kTaps> class WidePipeline {
         if (k > 0) set_halo(low, low_of(k - 1), flags_before & kRowEnd);
       });
       if (flags & kOwn) total += sum;
-      else if (!finite(sum)) total = sum;  // a zero of a product makes dx NaN where it should not reach
+      else if (!finite(sum)) total = sum;  // zero taps times such a g make dx of the segment NaN
       if (flags & kLast) {
         float all[1] = {total};
         warp_all_reduce(all, 1, 32);

@@ -1,5 +1,5 @@
-// The products of the two groups of bwd/wide_pipeline.h. The formulation is that of bwd/wide_group_engine.h, with both factors in shared
-// memory: the Toeplitz matrices A_s and V_s too, so that all products of a span begin without a wait.
+// The products of the two groups of bwd/wide_pipeline.h. The formulation is that of bwd/wide_group_engine.h, with the Toeplitz matrices A_s
+// and V_s in shared memory too, so that the products of a span do not wait for taps.
 //
 // A_s and V_s consist of blocks of 8 x 8 elements. Block (g, c) has rows 8 g to 8 g + 7 and columns 8 c to 8 c + 7, c = 0 or 1. That of A_s
 // has number 2 s + g - c; row r of block n has 8 taps from w[W-1 + 48 - 8 n - r] on. So one list of blocks has c = 0 of all steps, and a
@@ -213,8 +213,8 @@ template <class T, int kTaps> struct UseG {
   }
 
  private:
-  // multiply_g starts the products of dx. Both parts of g have the same left factors. If there are registers for them, a lane reads them
-  // once: shared memory is read less, which the products keep busy. The first step sets the sums, and has its factor in shared memory.
+  // multiply_g starts the products of dx. Both parts of g have the same left factors. Where registers suffice, a lane reads its part of
+  // them once for both, because the products keep shared memory busy. Those of the first step, which set the sums, stay in shared memory.
   AITER_DEVICE void multiply_g(const Taps& taps, uint32_t g, uint32_t low) {
     constexpr int kHeld = kTaps <= 65 ? Taps::kSteps : 1;
     uint32_t left[kHeld][4];
