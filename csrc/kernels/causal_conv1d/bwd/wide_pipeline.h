@@ -141,7 +141,7 @@ template <class T, int kTaps> class WidePipeline {
         if (k > 0) set_halo(low, low_of(k - 1), flags_before & kRowEnd);
       });
       if (flags & kOwn) total += sum;
-      else if (!finite(sum)) total = sum;  // zero taps times such a g make dx of the segment NaN
+      else if (!halo_is_finite(dout)) total = bits_to_float(0x7fc00000);  // zero taps times such a g make dx of the segment NaN
       if (flags & kLast) {
         float all[1] = {total};
         warp_all_reduce(all, 1, 32);
@@ -167,6 +167,18 @@ template <class T, int kTaps> class WidePipeline {
   }
   static AITER_DEVICE int next_buffer(int buffer) { return buffer == Taps::kBuffers - 1 ? 0 : buffer + 1; }
 
+  // halo_is_finite reports whether what this thread would copy of g at `from` as a halo is finite. g may overflow to an infinity in T.
+  AITER_DEVICE bool halo_is_finite(uint32_t from) const {
+    const int lane = wide::group_thread() & 31, line = lane >> 1, vector = 2 * (wide::group_thread() >> 5) + (lane & 1);
+    warp_barrier();
+    wide::NonFinite<T> found;
+    if (line < Copies::kHaloLines) {
+      const auto v = load_shared<Words<4>>(from + uint32_t(line * 128 + (vector ^ line) * 16));
+      AITER_UNROLL
+      for (int i = 0; i < 4; i++) found.check(v.word[i]);
+    }
+    return !found;
+  }
   // set_halo sets g behind a span: to the first lines of g at `from`, or to zeros. A warp copies only what it wrote itself, so that no
   // other warp is waited for.
   AITER_DEVICE void set_halo(uint32_t to, uint32_t from, bool zeros) const {
