@@ -198,3 +198,44 @@ func TestWidePipeline(t *testing.T) {
 		}
 	}
 }
+
+// TestWideLargeGradients tests dout of float16 so large that dout times the derivative of SiLU, up to 1.1, exceeds float16. dx itself is
+// finite. A kernel for Hopper, which divides these rows into segments of four spans, also multiplies such a gradient behind a segment
+// with the zeros behind the filter.
+func TestWideLargeGradients(t *testing.T) {
+	const seqlen, span = 40960, 4096
+	target := open(t)
+	for _, width := range []int64{40, 100} {
+		p, err := optests.Generate("causal_conv1d_bwd", optests.Case{
+			DType: tensor.Float16, Params: optests.Conv1d{Batch: 1, Dim: 3, Seqlen: seqlen, Width: width, SiLU: true, NoBias: true},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		scale := func(name string, value func(i int, v float64) float64) {
+			values := floats(t, p.Tensor(name))
+			for i := range values {
+				values[i] = value(i, values[i])
+			}
+			if err := p.Replace(name, values); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// The sums before the activation are about 2.4, where the derivative is the largest.
+		scale("x", func(_ int, v float64) float64 { return 4.8/float64(width) + v/1024 })
+		scale("weight", func(_ int, v float64) float64 { return 0.5 + v/64 })
+		scale("dout", func(i int, v float64) float64 {
+			if channel := i / seqlen; i%seqlen == (4+4*(channel%2))*span+int(width)+10 {
+				return 65504
+			}
+			return v / 64
+		})
+		results, err := target.runner.Run(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !optests.Passed(results) {
+			t.Errorf("%s: %v", p, results)
+		}
+	}
+}
