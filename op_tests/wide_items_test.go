@@ -199,9 +199,9 @@ func TestWidePipeline(t *testing.T) {
 	}
 }
 
-// TestWideLargeGradients tests dout of float16 so large that dout times the derivative of SiLU, up to 1.1, exceeds float16. dx itself is
-// finite. A kernel for Hopper, which divides these rows into segments of four spans, also multiplies such a gradient behind a segment
-// with the zeros behind the filter.
+// TestWideLargeGradients tests a gradient before the activation that exceeds float16: dout is the largest float16 value, and the derivative
+// of SiLU is up to 1.1. All results are finite. The kernel for Hopper divides these rows into segments of four spans. It multiplies the
+// gradients behind a segment by zeros where the filter does not reach: the large one is there.
 func TestWideLargeGradients(t *testing.T) {
 	const seqlen, span = 40960, 4096
 	target := open(t)
@@ -212,7 +212,7 @@ func TestWideLargeGradients(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		scale := func(name string, value func(i int, v float64) float64) {
+		replace := func(name string, value func(i int, v float64) float64) {
 			values := floats(t, p.Tensor(name))
 			for i := range values {
 				values[i] = value(i, values[i])
@@ -222,9 +222,9 @@ func TestWideLargeGradients(t *testing.T) {
 			}
 		}
 		// The sums before the activation are about 2.4, where the derivative is the largest.
-		scale("x", func(_ int, v float64) float64 { return 4.8/float64(width) + v/1024 })
-		scale("weight", func(_ int, v float64) float64 { return 0.5 + v/64 })
-		scale("dout", func(i int, v float64) float64 {
+		replace("x", func(_ int, v float64) float64 { return 4.8/float64(width) + v/1024 })
+		replace("weight", func(_ int, v float64) float64 { return 0.5 + v/64 })
+		replace("dout", func(i int, v float64) float64 {
 			if channel := i / seqlen; i%seqlen == (4+4*(channel%2))*span+int(width)+10 {
 				return 65504
 			}
