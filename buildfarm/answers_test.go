@@ -26,14 +26,14 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// open opens an executor with a cache of its own. env has the variables that are set besides AITER_JIT_EXECUTOR_WAIT.
+// open opens an executor with a cache of its own. env has further variables.
 func open(t *testing.T, address string, env map[string]string) (jit.Executor, error) {
 	t.Helper()
 	store, err := cache.Open(t.TempDir(), cache.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := map[string]string{"AITER_JIT_EXECUTOR_WAIT": "1s"}
+	all := map[string]string{"AITER_JIT_EXECUTOR_WAIT": "10s"} // a call on a machine that other work loads takes less
 	maps.Copy(all, env)
 	return buildfarm.Open(jit.ExecutorOptions{
 		Address: address, Cache: store, Getenv: func(name string) string { return all[name] }, Logger: slog.New(slog.DiscardHandler),
@@ -205,7 +205,11 @@ func TestAnswers(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			p := newProxy(t, farm.Host)
 			p.set(c.fault)
-			x, err := open(t, "grpc://"+p.host, nil)
+			wait := map[string]string{}
+			if c.cause == jit.ExecutorTimeout {
+				wait["AITER_JIT_EXECUTOR_WAIT"] = "1s"
+			}
+			x, err := open(t, "grpc://"+p.host, wait)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -266,7 +270,7 @@ func TestWrongCommands(t *testing.T) {
 		{"other toolchain", func(c *jit.RemoteCommand) { c.Script = "exit 90" }, jit.ExecutorToolchain, "exit status 90 on the worker"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			x, err := open(t, "grpc://"+farm.Host, map[string]string{"AITER_JIT_EXECUTOR_WAIT": "10s"})
+			x, err := open(t, "grpc://"+farm.Host, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -346,7 +350,9 @@ func TestPlatform(t *testing.T) {
 		}
 		return nil
 	}})
-	x, err := open(t, "grpc://"+p.host, map[string]string{"AITER_JIT_EXECUTOR_PLATFORM": "z=1,a={toolchain}"})
+	x, err := open(t, "grpc://"+p.host, map[string]string{
+		"AITER_JIT_EXECUTOR_PLATFORM": "z=1,a={toolchain}", "AITER_JIT_EXECUTOR_WAIT": "1s",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
