@@ -180,7 +180,7 @@ func TestAnswers(t *testing.T) {
 			jit.ExecutorDamaged, "ByteStream.Read at HOST: blob "},
 		{"large blob longer", large, of("Read", func(r *bspb.ReadResponse) { r.Data = append(r.Data, 'x') }),
 			jit.ExecutorDamaged, "the blob is longer than its digest declares"},
-		{"large blob stalls", large, silent("Read"), jit.ExecutorTimeout, "the server sent nothing for 1s"},
+		{"large blob stalls", large, silent("Read"), jit.ExecutorTimeout, "the server sent nothing for 3s"},
 		{"huge output", 1, ofResponse(func(r *repb.ExecuteResponse) { r.Result.OutputFiles[0].Digest.SizeBytes = 3 << 30 }),
 			jit.ExecutorDamaged, "an output of 3221225472 bytes, expected at most 2147483648"},
 		{"no output", 1, ofResponse(func(r *repb.ExecuteResponse) { r.Result.OutputFiles = nil }),
@@ -207,7 +207,7 @@ func TestAnswers(t *testing.T) {
 			p.set(c.fault)
 			wait := map[string]string{}
 			if c.cause == jit.ExecutorTimeout {
-				wait["AITER_JIT_EXECUTOR_WAIT"] = "1s"
+				wait["AITER_JIT_EXECUTOR_WAIT"] = "3s"
 			}
 			x, err := open(t, "grpc://"+p.host, wait)
 			if err != nil {
@@ -351,7 +351,7 @@ func TestPlatform(t *testing.T) {
 		return nil
 	}})
 	x, err := open(t, "grpc://"+p.host, map[string]string{
-		"AITER_JIT_EXECUTOR_PLATFORM": "z=1,a={toolchain}", "AITER_JIT_EXECUTOR_WAIT": "1s",
+		"AITER_JIT_EXECUTOR_PLATFORM": "z=1,a={toolchain}", "AITER_JIT_EXECUTOR_WAIT": "3s",
 	})
 	if err != nil {
 		t.Fatal(err)
