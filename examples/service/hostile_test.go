@@ -133,9 +133,9 @@ func TestSlowAndEndless(t *testing.T) {
 		"silent body": {typed(1000) + "{", "", time.Second, 408, 5 * time.Second},
 		"no length": {head("Transfer-Encoding: chunked\r\nContent-Type: " + string(api.NPY)), "1\r\n \r\n", 50 * time.Millisecond,
 			411, 5 * time.Second},
-		"a long body": {typed(1<<20 + 1), strings.Repeat(" ", 1<<16), 0, 413, time.Second},
-		"huge length": {head("Content-Length: 9223372036854775807\r\nContent-Type: " + string(api.NPY)), "", time.Second, 413, time.Second},
-		"huge header": {"POST /v1/conv1d HTTP/1.1\r\nX: " + strings.Repeat("y", 64<<10), "", time.Second, 431, time.Second},
+		"a long body": {typed(1<<20 + 1), strings.Repeat(" ", 1<<16), 0, 413, 5 * time.Second},
+		"huge length": {head("Content-Length: 9223372036854775807\r\nContent-Type: " + string(api.NPY)), "", time.Second, 413, 5 * time.Second},
+		"huge header": {"POST /v1/conv1d HTTP/1.1\r\nX: " + strings.Repeat("y", 64<<10), "", time.Second, 431, 5 * time.Second},
 		"slow body of another handler": {"GET /readyz HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", " ", 50 * time.Millisecond,
 			-1, 5 * time.Second},
 	} {
@@ -187,7 +187,9 @@ func large(t *testing.T, n int64) []byte {
 // TestStalledReader has a client that sends a request and does not read the answer. The
 // answer does not fit into the kernel's buffers, but the request must end in time.
 func TestStalledReader(t *testing.T) {
-	s := start(t, shortLimits(), registry.Options{})
+	l := shortLimits()
+	l.forBody = time.Minute // 16 MiB under the race detector take seconds
+	s := start(t, l, registry.Options{})
 	body := large(t, 16<<20)
 	conn := s.dial(t, typed(len(body))+string(body))
 	if err := conn.(*net.TCPConn).SetReadBuffer(4096); err != nil {
@@ -210,7 +212,7 @@ func TestBusy(t *testing.T) {
 	l.memory, l.forBody = 32<<20, time.Minute // a hundred bodies at once under the race detector take seconds
 	s := start(t, l, registry.Options{})
 	body := large(t, 1<<20)
-	var answered, busy atomic.Int64
+	var answered, busy, cut atomic.Int64
 	var clients sync.WaitGroup
 	for range 100 {
 		clients.Go(func() {
@@ -220,14 +222,18 @@ func TestBusy(t *testing.T) {
 				answered.Add(1)
 			case code == 503 && strings.Contains(string(text), "try again later"):
 				busy.Add(1)
+			case as[*net.OpError](err):
+				// The service answers before the end of the body and closes the connection. A client that is still writing half a second
+				// later, on a loaded machine, gets the error of its write instead of the answer.
+				cut.Add(1)
 			default:
 				t.Errorf("got %d %.100q, %v", code, text, err)
 			}
 		})
 	}
 	clients.Wait()
-	if answered.Load() == 0 || busy.Load() == 0 {
-		t.Errorf("%d answered, %d busy", answered.Load(), busy.Load())
+	if answered.Load() == 0 || busy.Load() == 0 || cut.Load() > 50 {
+		t.Errorf("%d answered, %d busy, %d without an answer", answered.Load(), busy.Load(), cut.Load())
 	}
 	s.checkFree(t)
 	if code, _, text := s.send(t, string(api.Safetensors), "", "", large(t, 6<<20)); code != 413 {
