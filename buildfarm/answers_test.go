@@ -26,7 +26,7 @@ import (
 	"github.com/aiter-go/aiter/jit"
 )
 
-// open opens an executor with a cache of its own. env has further variables.
+// open opens an executor with a cache of its own. env has further variables, or another AITER_JIT_EXECUTOR_WAIT.
 func open(t *testing.T, address string, env map[string]string) (jit.Executor, error) {
 	t.Helper()
 	store, err := cache.Open(t.TempDir(), cache.Options{})

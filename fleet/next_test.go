@@ -120,14 +120,13 @@ func (n *node) nextProcess() started {
 	return s
 }
 
-// Other work delays processes too. A time must be within its limit once, in at least leastTries tries and, for a short time, in all
-// those of tryTime.
+// within measures a time at least leastTries times, and again until tryTime is over: other work delays processes too.
 const (
 	leastTries = 3
 	tryTime    = 20 * time.Second
 )
 
-// within measures a time until it is at most most.
+// within measures a time until it is at most most, and fails the test if it never is.
 func within(t *testing.T, what string, most time.Duration, measure func() time.Duration) {
 	t.Helper()
 	var got []time.Duration
