@@ -266,11 +266,7 @@ func (n *node) checkFailure(cause jit.PullCause) time.Duration {
 	if names := store.PulledNames(""); len(names) > 0 {
 		t.Errorf("something was published: %v", names)
 	}
-	limit := nextDelay
-	if testenv.Race { // which multiplies the processor time
-		limit *= 4
-	}
-	within(t, "delay of the next process", limit, func() time.Duration {
+	within(t, "delay of the next process", nextDelay, func() time.Duration {
 		next := n.nextProcess()
 		if next.Cause != jit.PullSuspended {
 			t.Errorf("the next process: %q, %s; want %s", next.Cause, next.Error, jit.PullSuspended)
