@@ -44,9 +44,9 @@ test: python ## set up hipcc and Python (as root) and run the quick tests, with 
 	AITER_REQUIRE_TOOLS="$(REQUIRE)" go test $(SHORT) -vet=off -p $$(($$(nproc) + 1)) -timeout 40m $(PACKAGES)
 	go -C otelaiter test ./...
 
-# By default a program with the race detector sleeps for a second at its end. The tests start many programs.
+# A program with the race detector sleeps for a second at its end by default. The tests start hundreds of programs.
 test-race: ## run all tests of Go code under the race detector; needs the tools that `make test` installs
-	AITER_REQUIRE_TOOLS="$(REQUIRE)" CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 go test -race -vet=off -timeout 45m $(PACKAGES)
+	AITER_REQUIRE_TOOLS="$(REQUIRE)" CGO_ENABLED=1 GORACE="atexit_sleep_ms=0 $$GORACE" go test -race -vet=off -timeout 45m $(PACKAGES)
 	CGO_ENABLED=1 go -C otelaiter test -race ./...
 
 test-aiter: ## build operators of an AIter checkout and call them on the AMD GPUs: make test-aiter CHECKOUT=DIR

@@ -73,11 +73,10 @@ func setup(env *testscript.Env) error {
 		return err
 	}
 	env.Setenv("AITER", root)
-	// By default a program with the race detector sleeps for a second at its end.
-	env.Setenv("GORACE", "atexit_sleep_ms=0")
 	env.Setenv("NEWLINE", "two\nlines") // scripts cannot contain it
 	env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 	env.Setenv("AITER_JIT_DIR", filepath.Join(env.WorkDir, "cache"))
+	env.Setenv("GORACE", os.Getenv("GORACE")) // settings of the race detector
 	shared, err := testenv.SharedCache()
 	env.Setenv("SHARED_CACHE", shared)
 	return err

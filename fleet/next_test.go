@@ -121,7 +121,6 @@ func (n *node) nextProcess() started {
 	return s
 }
 
-// within measures a time at least leastTries times, and again until tryTime is over, because other work delays processes too.
 const (
 	leastTries = 3
 	tryTime    = 20 * time.Second
@@ -130,7 +129,8 @@ const (
 	raceDelay = 500 * time.Millisecond
 )
 
-// within measures a time until it is at most most, and fails the test if it never is.
+// within measures a time until it is at most most. It fails the test after at least leastTries measurements in at least tryTime, because
+// other work delays processes too.
 func within(t *testing.T, what string, most time.Duration, measure func() time.Duration) {
 	t.Helper()
 	if testenv.Race {
