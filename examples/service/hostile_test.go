@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -14,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -224,9 +222,9 @@ func TestBusy(t *testing.T) {
 				answered.Add(1)
 			case code == 503 && strings.Contains(string(text), "try again later"):
 				busy.Add(1)
-			case errors.Is(err, net.ErrClosed), errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET):
+			case code == 0 && err != nil:
 				// The service answers before the end of the body, and closes the connection half a second later. A client that is still
-				// writing, on a loaded machine, may get an error of the connection instead of the answer.
+				// writing, on a loaded machine, may get an error of the connection instead of the answer. net/http has several.
 				cut.Add(1)
 			default:
 				t.Errorf("got %d %.100q, %v", code, text, err)
