@@ -184,7 +184,7 @@ func TestWidePipeline(t *testing.T) {
 	testenv.Long(t)
 	target := open(t)
 	for i, shape := range [][4]int64{{1, 1500, 4096, 128}, {3, 600, 3080, 65}, {2, 300, 8192, 34}, {1, 3, 40960, 129},
-		{5, 2, 4096, 66}, {1, 300, 24576, 100}} {
+		{5, 2, 4096, 66}, {1, 300, 24576, 100}, {2, 6, 12344, 64}} {
 		c := optests.Case{DType: []tensor.DType{tensor.BFloat16, tensor.Float16}[i%2], Seed: uint64(i), Params: optests.Conv1d{
 			Batch: shape[0], Dim: shape[1], Seqlen: shape[2], Width: shape[3], SiLU: true, NoBias: i == 2,
 		}}

@@ -39,6 +39,10 @@ struct PhaseBarrier {
   AITER_DEVICE void init(int arrivals) const {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(arrivals) : "memory");
   }
+  // arrive_with arrives, and makes the phase wait for the loads of `bytes` too (tensor_map.h).
+  AITER_DEVICE void arrive_with(int bytes) const {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
+  }
   AITER_DEVICE void arrive() const { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at) : "memory"); }
   AITER_DEVICE void wait(uint32_t parity) const {
     uint32_t complete = 0;

@@ -8,14 +8,16 @@
 
 namespace aiter::conv1d::bwd {
 
-// launch_group launches the kernel of two groups for SiLU and 34 to 129 taps of x's type, otherwise that of one group. Without SiLU and
-// with up to 33 taps memory is the bound: a block computes one segment, so that blocks end at more even times. Others compute several.
+// launch_group launches the kernel of two groups for SiLU and 34 to 129 taps of x's type if tensor maps can describe the rows, otherwise
+// that of one group. Without SiLU and with up to 33 taps memory is the bound: a block computes one segment, so that blocks end at more even
+// times. Others compute several.
 template <class T, int kTaps> Status launch_group(const WideParams& a, const Topology& gpu, const OpStream& stream) {
   if constexpr (kTaps == 65 || kTaps == 129) {
-    if (a.p.silu && !a.split) {
+    SpanMaps maps;
+    if (a.p.silu && !a.split && make_span_maps<kTaps>(a.p, &maps)) {
       const int64_t blocks = min64(gpu.multiprocessors * kPipelineBlocks, a.work_items - a.first_item);
       return launch(stream, causal_conv1d_bwd_wide_pipeline_kernel<T, kTaps>,
-                    {unsigned(blocks), kPipelineThreads, unsigned(PipelineMemory<T, kTaps>::kBytes)}, a);
+                    {unsigned(blocks), kPipelineThreads, unsigned(PipelineMemory<T, kTaps>::kBytes)}, a, maps);
     }
   }
   auto kernel = causal_conv1d_bwd_wide_group_kernel<T, kTaps, false>;

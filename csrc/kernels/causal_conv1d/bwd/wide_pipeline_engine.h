@@ -178,11 +178,10 @@ template <class T, int kTaps> struct UseG {
     for (float& v : sums.v) v = 0.0f;
   }
 
-  // multiply sets dweight, or, with `add`, adds to it, and writes dx in the place of x. It calls between while dweight's products run, and
-  // meanwhile while all run. A warp overwrites only the positions of x that are its own rows of dweight's left factor, so that no barrier
-  // is needed.
-  template <class Between, class Meanwhile>
-  AITER_DEVICE void multiply(const Taps& taps, uint32_t x, uint32_t g, uint32_t low, bool add, Between between, Meanwhile meanwhile) {
+  // multiply sets dweight, or, with `add`, adds to it, and writes dx in the place of x. It calls between while dweight's products run.
+  // A warp overwrites only the positions of x that are its own rows of dweight's left factor, so that no barrier is needed.
+  template <class Between>
+  AITER_DEVICE void multiply(const Taps& taps, uint32_t x, uint32_t g, uint32_t low, bool add, Between between) {
     static_assert(GroupWeightGrad<kTaps>::kMore == 0);
     constexpr int kColumns = GroupWeightGrad<kTaps>::kColumns;
     g = wgmma_uniform(g), low = wgmma_uniform(low);
@@ -198,7 +197,6 @@ template <class T, int kTaps> struct UseG {
     wgmma_commit();
     between();
     multiply_g(taps, g, low);
-    meanwhile();
     wgmma_wait<0>();
     sums.hold();
     AITER_UNROLL
