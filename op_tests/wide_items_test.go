@@ -199,6 +199,18 @@ func TestWidePipeline(t *testing.T) {
 	}
 }
 
+// TestWidePipelineRests tests backward with SiLU of adjacent channels whose rows, when transposed, end within a vector of 16 bytes.
+func TestWidePipelineRests(t *testing.T) {
+	target := open(t)
+	for i, seqlen := range []int64{4093, 8185, 12289} {
+		target.checkTolerance(t, "causal_conv1d_bwd", []optests.Case{{
+			DType: []tensor.DType{tensor.BFloat16, tensor.Float16}[i%2], Seed: uint64(i), Params: optests.Conv1d{
+				Batch: 2, Dim: 64, Seqlen: seqlen, Width: 64 + 32*int64(i), SiLU: true, Layout: optests.ChannelLast,
+			},
+		}})
+	}
+}
+
 // TestWideLargeGradients tests a gradient before the activation that exceeds float16: dout is the largest float16 value, and the derivative
 // of SiLU is up to 1.1. All results are finite. The kernel for Hopper divides these rows into segments of four spans. It multiplies the
 // gradients behind a segment by zeros where the filter does not reach: the large one is there.

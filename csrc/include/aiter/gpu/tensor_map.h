@@ -39,6 +39,7 @@ inline bool make_tensor_map(TensorMap* map, const Lines& of, int tile_lines) {
 #else
     const cudaError_t e = cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &f, cudaEnableDefault, &found);
 #endif
+    if (e != cudaSuccess) (void)gpu_last_error();  // clears it: the next caller must not find it
     return e == cudaSuccess && found == cudaDriverEntryPointSuccess ? reinterpret_cast<Encode>(f) : nullptr;
   }();
   const int64_t row = of.lines * 128, dim_bytes = of.dim > 1 ? of.dim_bytes : row, batch_bytes = of.batch > 1 ? of.batch_bytes : row;

@@ -138,13 +138,13 @@ template <class T, int kTaps> class WidePipeline {
       wgmma_fence_shared();
       store_shared(span_address(stage), Words<4>{{s.d, w.it.b, uint32_t(w.it.start), flags}});
       const PhaseBarrier loaded = barrier(stage, kLoaded);
-      const int line = w.it.start / 64;
-      loaded.arrive_with((2 * kSpanLines + kHaloLines) * 128 + 4 * rest);
+      const int line = w.it.start / 64, rest_bytes = (rest + 7) / 8 * 16;  // transposed rows end with zeros up to a vector
+      loaded.arrive_with((2 * kSpanLines + kHaloLines) * 128 + 2 * rest_bytes);
       load_tile(x_of(stage) - kHaloLines * 128, maps_.x, line - kHaloLines, s.d, w.it.b, loaded.at);
       load_tile(stage, maps_.dout, line, s.d, w.it.b, loaded.at);
       if (rest > 0) {
-        load_bytes(stage + kXRestLine * 128, rest_of(a_.p.x, s.d, w.it.b), 2 * rest, loaded.at);
-        load_bytes(stage + kDoutRestLine * 128, rest_of(a_.p.dout, s.d, w.it.b), 2 * rest, loaded.at);
+        load_bytes(stage + kXRestLine * 128, rest_of(a_.p.x, s.d, w.it.b), rest_bytes, loaded.at);
+        load_bytes(stage + kDoutRestLine * 128, rest_of(a_.p.dout, s.d, w.it.b), rest_bytes, loaded.at);
       }
     }
     if (last && more) {
