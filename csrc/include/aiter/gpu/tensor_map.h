@@ -11,25 +11,26 @@
 
 namespace aiter {
 
-// TensorMap describes rows of elements of 16 bits as lines of 64 elements (128 bytes): a tile is `lines` of them, of one row. In shared
-// memory a tile is as of wgmma_columns (wgmma.h): vector v of line n, from a multiple of 1024 bytes on, has place v ^ (n % 8). Lines that
-// the tensor does not have are zeros when loaded, and are not stored.
+// TensorMap describes rows of 16-bit elements as lines of 64 elements (128 bytes). A tile is adjacent lines of one row. In shared memory
+// it has the layout of wgmma_columns (wgmma.h), swizzled in 128 bytes: vector v of the line at address 128 n has place v ^ (n % 8). Lines
+// outside a row are loaded as zeros and are not stored.
 struct alignas(128) TensorMap {
   unsigned char bytes[128];
 };
 
-// Lines is the tensor of a map: rows (batch, dim) of `lines` whole lines, whose distances are in bytes.
-struct Lines {
+// TensorRows is the tensor of a map: batch x dim rows of `lines` whole lines. Two rows of a batch are dim_bytes apart, those of two
+// batches batch_bytes.
+struct TensorRows {
   void* data;
   int64_t batch, dim, lines, batch_bytes, dim_bytes;
 };
 
-// make_tensor_map makes a map of tiles of `tile_lines` lines, at most 256. It reports whether the driver can describe the tensor: addresses
-// are multiples of 16 bytes, distances less than 2^40.
+// make_tensor_map makes a map of tiles of `tile_lines` lines, at most 256. It reports whether the driver can describe the tensor. The
+// driver requires addresses and distances that are multiples of 16 bytes, and distances below 2^40 bytes.
 #if defined(__CUDA_ARCH__)
-bool make_tensor_map(TensorMap* map, const Lines& of, int tile_lines);
+bool make_tensor_map(TensorMap* map, const TensorRows& of, int tile_lines);
 #else
-inline bool make_tensor_map(TensorMap* map, const Lines& of, int tile_lines) {
+inline bool make_tensor_map(TensorMap* map, const TensorRows& of, int tile_lines) {
   using Encode = decltype(&cuTensorMapEncodeTiled);
   static const Encode encode = [] {
     void* f = nullptr;
@@ -48,14 +49,24 @@ inline bool make_tensor_map(TensorMap* map, const Lines& of, int tile_lines) {
   const cuuint64_t distances[] = {128, cuuint64_t(dim_bytes), cuuint64_t(batch_bytes)};
   const cuuint32_t tile[] = {64, cuuint32_t(tile_lines), 1, 1}, steps[] = {1, 1, 1, 1};
   static_assert(sizeof(TensorMap) == sizeof(CUtensorMap) && alignof(TensorMap) >= alignof(CUtensorMap));
-  return encode(reinterpret_cast<CUtensorMap*>(map), CU_TENSOR_MAP_DATA_TYPE_UINT16, 4, of.data, sizes, distances, tile, steps,
-                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_NONE,
-                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+  const auto make = [&] {
+    return encode(reinterpret_cast<CUtensorMap*>(map), CU_TENSOR_MAP_DATA_TYPE_UINT16, 4, of.data, sizes, distances, tile, steps,
+                  CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_NONE,
+                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  };
+  CUresult result = make();
+  if (result == CUDA_ERROR_INVALID_CONTEXT) {  // a thread has no context before its first call of the runtime that needs one
+    int device = 0;
+    if (cudaGetDevice(&device) == cudaSuccess && cudaSetDevice(device) == cudaSuccess) result = make();
+    else (void)gpu_last_error();
+  }
+  return result == CUDA_SUCCESS;
 }
 #endif
 
 #if __CUDA_ARCH__ >= 900
-// load_tile starts to load the tile of a map from line `line` of row (b, d) on, which may be negative. Its bytes count at a phase barrier.
+// load_tile starts to load the tile that begins with line `line`, which may be negative, of row (b, d). The current phase of `barrier` ends
+// after the tile's bytes have arrived: the caller announces them with PhaseBarrier::arrive_with.
 AITER_DEVICE void load_tile(uint32_t to, const TensorMap& map, int line, uint32_t d, uint32_t b, uint32_t barrier) {
   asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], [%6];"
                ::"r"(to), "l"(&map), "r"(0), "r"(line), "r"(d), "r"(b), "r"(barrier) : "memory");
@@ -65,13 +76,14 @@ AITER_DEVICE void load_bytes(uint32_t to, const void* from, int bytes, uint32_t 
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
                ::"r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory");
 }
-// store_tile starts to store a tile. Threads that wrote it called wgmma_fence_shared (wgmma.h) before the barrier that precedes the store.
+// store_tile starts to store a tile. The threads that wrote the tile must have called wgmma_fence_shared (wgmma.h), and then a barrier of
+// theirs and of this thread.
 AITER_DEVICE void store_tile(uint32_t from, const TensorMap& map, int line, uint32_t d, uint32_t b) {
   asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%1, {%2, %3, %4, %5}], [%0];"
                ::"r"(from), "l"(&map), "r"(0), "r"(line), "r"(d), "r"(b) : "memory");
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
-// wait_stores_read waits until the tiles that this thread stores are read, and wait_stores until they are in global memory.
+// wait_stores_read waits until all of this thread's stores have read shared memory. wait_stores waits until global memory has their tiles.
 AITER_DEVICE void wait_stores_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 AITER_DEVICE void wait_stores() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 #endif
