@@ -39,7 +39,7 @@ struct PhaseBarrier {
   AITER_DEVICE void init(int arrivals) const {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(arrivals) : "memory");
   }
-  // arrive_with arrives, and makes the phase wait for the loads of `bytes` too (tensor_map.h).
+  // arrive_with arrives, and adds `bytes` of loads (tensor_map.h) that the current phase waits for.
   AITER_DEVICE void arrive_with(int bytes) const {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
   }

@@ -2,12 +2,12 @@
 //
 // Tiling: a block walks rows of a channel backwards in spans of 4096 positions, as in bwd/wide_group.h. Shared memory has four stages of
 // one span each, and two tiles for the low part of g. The first group computes g of span n: its high part takes the place of dout. The
-// second group computes dweight and dx of span n - 1, and writes dx to the place of x. One of its threads stores dx, and loads x and dout
-// of span n + 2, by tensor maps. The matrix cores have products of one group while the other one computes on vector units or waits.
+// second group computes dweight and dx of span n - 1, and writes dx to the place of x. With tensor maps one of its threads stores dx and
+// loads x and dout of span n + 2. The matrix cores have products of one group while the other one computes on vector units or waits.
 // Halo, bytes and reduction: as in bwd/wide_group.h.
 //
-// Tensor maps describe whole lines of 64 positions. The last positions of a row whose length is no multiple of 64 are its rest: they are
-// loaded to other memory of the stage, the first group copies them to their line, and a warp stores their dx.
+// Tensor maps describe whole lines of 64 positions. The positions behind the last whole line of a row are its rest. The rest is loaded to
+// separate lines of the stage (kXRestLine, kDoutRestLine), and the first group copies it to the tiles. A warp stores dx of the rest.
 //
 // An infinity or NaN in x, dout or a tap makes g one, which reaches dbias and dweight of distance 0. The second group, if it finds one in
 // the sums of a segment, computes the whole segment again, one product after another.
@@ -37,7 +37,7 @@ struct SpanMaps {
 // make_span_maps makes the maps of spans of dense rows. It reports whether the driver can describe them.
 template <int kTaps> bool make_span_maps(const Backward& p, SpanMaps* maps) {
   const auto make = [&](TensorMap* map, const Array3& t, int lines) {
-    return make_tensor_map(map, {t.data, p.batch, p.dim, p.seqlen / 64, t.batch * 2, t.dim * 2}, lines);
+    return make_tensor_map(map, TensorRows{t.data, p.batch, p.dim, p.seqlen / 64, t.batch * 2, t.dim * 2}, lines);
   };
   constexpr int kLines = wide::kSpan / 64;
   return make(&maps->x, p.x, kLines + GroupGradShape<kTaps>::kHalo) && make(&maps->dout, p.dout, kLines) && make(&maps->dx, p.dx, kLines);
@@ -76,8 +76,7 @@ template <class T, int kTaps> class WidePipeline {
 
  private:
   static constexpr int kFirstGroup = 1, kSecondGroup = 2;  // numbers of the groups' barriers
-  // Lines of a stage between the halos of g and x: for the rest of dout, its barriers, its Span and the sums of g of four warps, and the
-  // rest of x.
+  // Lines of a stage between the halos of g and x. The Span's line also has the sums of g of four warps (bias_address).
   static constexpr int kDoutRestLine = 66, kBarrierLine = 67, kSpanLine = 68, kXRestLine = 69;
   static constexpr int kHaloLines = GroupGradShape<kTaps>::kHalo, kSpanLines = wide::kSpan / 64;
   static_assert(kHaloLines <= 2);
@@ -102,8 +101,8 @@ template <class T, int kTaps> class WidePipeline {
   AITER_DEVICE uint32_t stage(uint32_t k) const { return lines_ + k % kPipelineStages * uint32_t(Memory::kStage); }
   static AITER_DEVICE uint32_t x_of(uint32_t stage) { return stage + (64 + 8) * 128; }
   AITER_DEVICE uint32_t low_of(uint32_t k) const { return lines_ + uint32_t(Memory::kLow) + k % 2 * uint32_t(Memory::kLowBytes); }
-  // A stage has a barrier for each event: x and dout are loaded; the four warps of the first group have written g; those of the second
-  // group need neither any more.
+  // A stage has a barrier for each event. kLoaded: x and dout are loaded. kComplete: the four warps of the first group have written g.
+  // kUsed: the four warps of the second group do not use the stage any more. Its dx may still be read by a store, which load waits for.
   enum Event { kLoaded, kComplete, kUsed };
   static AITER_DEVICE PhaseBarrier barrier(uint32_t stage, Event event) { return {stage + uint32_t(kBarrierLine * 128 + event * 8)}; }
   static AITER_DEVICE void wait(uint32_t stage, Event event, uint32_t k) { barrier(stage, event).wait(k / kPipelineStages & 1); }
@@ -111,6 +110,7 @@ template <class T, int kTaps> class WidePipeline {
     warp_barrier();
     if ((int(threadIdx.x) & 31) == 0) barrier(stage, event).arrive();
   }
+  // bias_address returns the address of the first group's sums of g, one of each warp.
   static AITER_DEVICE uint32_t bias_address(uint32_t stage) { return stage + uint32_t(kSpanLine * 128 + 16); }
   static AITER_DEVICE uint32_t span_address(uint32_t stage) { return stage + uint32_t(kSpanLine * 128); }
   static AITER_DEVICE Span span(uint32_t stage) {
@@ -123,8 +123,8 @@ template <class T, int kTaps> class WidePipeline {
     return Segment(a_, n);
   }
 
-  // load starts to load a span to a stage, whose x may still be a dx that this thread stores, and moves w to the span after it. The first
-  // warp of the second group calls it.
+  // load starts to load a span to a stage, and moves w to the span after it. The first warp of the second group calls it. Its first thread
+  // waits until stores have read the dx that was in the stage.
   AITER_DEVICE void load(Walk& w, uint32_t stage) const {
     if (!w.more) return;
     const Segment s = segment(w.n);
@@ -138,7 +138,8 @@ template <class T, int kTaps> class WidePipeline {
       wgmma_fence_shared();
       store_shared(span_address(stage), Words<4>{{s.d, w.it.b, uint32_t(w.it.start), flags}});
       const PhaseBarrier loaded = barrier(stage, kLoaded);
-      const int line = w.it.start / 64, rest_bytes = (rest + 7) / 8 * 16;  // transposed rows end with zeros up to a vector
+      // Transposed rows are padded with zeros to whole vectors of 8 positions.
+      const int line = w.it.start / 64, rest_bytes = (rest + 7) / 8 * 16;
       loaded.arrive_with((2 * kSpanLines + kHaloLines) * 128 + 2 * rest_bytes);
       load_tile(x_of(stage) - kHaloLines * 128, maps_.x, line - kHaloLines, s.d, w.it.b, loaded.at);
       load_tile(stage, maps_.dout, line, s.d, w.it.b, loaded.at);
@@ -154,7 +155,8 @@ template <class T, int kTaps> class WidePipeline {
     w.it = it, w.more = more;
   }
 
-  // The rest of a row is less than a line. rest_of returns its address, rest_vector the offset in a tile of one of its vectors.
+  // rest_positions is less than a line. rest_of returns the address of the rest of a row. rest_vector returns the offset in a tile of a
+  // vector of the rest.
   AITER_DEVICE int rest_positions() const { return int(a_.p.seqlen) & 63; }
   AITER_DEVICE T* rest_of(const Array3& rows, uint32_t d, uint32_t b) const {
     return rows.template row<T>(b, d) + (int(a_.p.seqlen) - rest_positions());
@@ -292,7 +294,7 @@ template <class T, int kTaps> class WidePipeline {
         wide::group_barrier<kSecondGroup>();
         const bool finite = finish(n, now.d, dout, low);
         if (any_of_barrier(kSecondGroup, wide::kGroupThreads, !finite)) {
-          wait_stores();  // of dx, which is computed again
+          wait_stores();  // compute_directly writes dx again
           compute_directly<T, kSecondGroup>(a_, memory_ + (dout - lines_), segment(n));
         }
         wide::group_barrier<kSecondGroup>();
