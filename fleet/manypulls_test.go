@@ -21,7 +21,7 @@ import (
 
 const (
 	manyPullsTime   = 2500 * time.Millisecond // goal for the last of 64 pulls of 5 MB at once on two processors
-	manyPullsFactor = 3                       // limit of their processor time, in multiples of that of plain downloads; 0.8 to 1.6 are usual
+	manyPullsFactor = 3                       // limit of their processor time, in multiples of that of plain downloads; 0.8 to 1.5 are usual
 )
 
 // processorTime returns the processor time that this process and another one have used.
@@ -45,9 +45,8 @@ func processorTime(t *testing.T, pid int) time.Duration {
 	return time.Duration(own.Utime.Nano()+own.Stime.Nano()) + time.Duration(user+system)*time.Second/ticks
 }
 
-// plainPulls is the work that pulls are compared with: each node gets the layers, hashes them, writes them to a file, and hashes the file.
-// It comes first, so that memory that both processes use for the first time does not count as work of the pulls.
-func plainPulls(t *testing.T, host string, layers []Layer, nodes int) {
+// downloadPlainly does the least work of a pull on each node: it gets the layers, hashes them, writes them to a file, and hashes the file.
+func downloadPlainly(t *testing.T, host string, layers []Layer, nodes int) {
 	t.Helper()
 	node := func(path string) error {
 		file, err := os.Create(path)
@@ -87,8 +86,8 @@ func plainPulls(t *testing.T, host string, layers []Layer, nodes int) {
 	wg.Wait()
 }
 
-// TestManyPulls starts 64 nodes at once that pull 5 MB each. Other work on the machine may delay them, and its processors may be slow; then
-// the processor time must be within a multiple of that of plain downloads.
+// TestManyPulls starts 64 nodes at once that pull 5 MB each. On a slow or busy machine they may take longer than manyPullsTime. Then their
+// processor time must be within a multiple of that of plain downloads.
 func TestManyPulls(t *testing.T) {
 	testenv.Long(t)
 	f, r := prebuilt(t), startRegistry(t)
@@ -97,14 +96,14 @@ func TestManyPulls(t *testing.T) {
 	ref := parse(t, r.Host+"/aiter/kernels@"+rep.Digest)
 	pid := r.Process().Pid
 	start := processorTime(t, pid)
-	plainPulls(t, r.Host, rep.Layers, nodes)
+	downloadPlainly(t, r.Host, rep.Layers, nodes) // first, so that the pulls find both processes with the memory they need
 	between := processorTime(t, pid)
 	times := pullAtOnce(t, ref, nodes)
 	plain, pulls := between-start, processorTime(t, pid)-between
 	t.Logf("%d pulls of 5 MB at once: median %s, last %s; processor time %s, of plain downloads %s",
 		nodes, times[nodes/2], times[nodes-1], pulls, plain)
 	if last := times[nodes-1]; last > manyPullsTime && pulls > manyPullsFactor*plain {
-		t.Errorf("the last pull took %s, want at most %s; or a processor time of %s, want at most %d times that of plain downloads, %s",
+		t.Errorf("the last pull took %s, more than %s, and the pulls used %s of processor time, more than %d times the %s of plain downloads",
 			last, manyPullsTime, pulls, manyPullsFactor, plain)
 	}
 }

@@ -18,8 +18,8 @@ struct alignas(128) TensorMap {
   unsigned char bytes[128];
 };
 
-// TensorRows is the tensor of a map: batch x dim rows of `lines` whole lines. Two rows of a batch are dim_bytes apart, those of two
-// batches batch_bytes.
+// TensorRows is the tensor of a map: batch x dim rows of `lines` whole lines. Row (b, d) begins at the address data + b * batch_bytes +
+// d * dim_bytes.
 struct TensorRows {
   void* data;
   int64_t batch, dim, lines, batch_bytes, dim_bytes;
@@ -76,8 +76,8 @@ AITER_DEVICE void load_bytes(uint32_t to, const void* from, int bytes, uint32_t 
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
                ::"r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory");
 }
-// store_tile starts to store a tile. The threads that wrote the tile must have called wgmma_fence_shared (wgmma.h), and then a barrier of
-// theirs and of this thread.
+// store_tile starts to store a tile. Each thread that wrote to the tile must have called wgmma_fence_shared (wgmma.h) and then passed a
+// barrier together with the calling thread.
 AITER_DEVICE void store_tile(uint32_t from, const TensorMap& map, int line, uint32_t d, uint32_t b) {
   asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%1, {%2, %3, %4, %5}], [%0];"
                ::"r"(from), "l"(&map), "r"(0), "r"(line), "r"(d), "r"(b) : "memory");
